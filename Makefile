@@ -1,0 +1,31 @@
+# The commands of the project. `make` alone lists them; the work itself is in scripts/.
+SHELL := bash
+.DEFAULT_GOAL := help
+.PHONY: demo test lint lock bench clean help
+
+demo: ## Set up what is missing, then run the main job end to end on SQLite
+	@scripts/setup run
+	@.venv/bin/eventhub demo
+
+test: ## Set up what is missing, then run lint and all tests (ARGS="-k name" narrows pytest)
+	@scripts/setup test
+	@scripts/check
+	@scripts/tests $(ARGS)
+
+lint: ## ruff, mypy strict and the layer contracts, without the tests
+	@scripts/setup test
+	@scripts/check
+
+lock: ## Resolve the dependencies anew and write requirements/*.txt
+	@scripts/lock
+
+bench: ## Measure both engines (ARGS="--json" and others go to `eventhub bench`)
+	@scripts/setup test
+	@.venv/bin/eventhub bench $(ARGS)
+
+clean: ## Remove the environment and everything that was built
+	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	find src tests scripts -type d -name __pycache__ -prune -exec rm -rf {} +
+
+help: ## List these commands
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
