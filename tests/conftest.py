@@ -1,0 +1,43 @@
+"""Fixtures for every test: a fresh database of either engine, and the private PostgreSQL."""
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.postgres_cluster import PostgresCluster
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[PostgresCluster]:
+    """The cluster of this test process, started when the first test asks for it. It runs without fsync."""
+    with PostgresCluster() as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def postgres_url(postgres: PostgresCluster) -> Iterator[str]:
+    """The URL of a fresh, empty PostgreSQL database; it is dropped afterwards, whoever still uses it."""
+    name = f"test_{next(_numbers)}"
+    postgres.start()
+    yield postgres.create_database(name)
+    postgres.start()
+    postgres.drop_database(name)
+
+
+@pytest.fixture
+def sqlite_path(tmp_path: Path) -> Path:
+    """Where a fresh SQLite database may be made; nothing is there yet."""
+    return tmp_path / "hub.db"
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def store_url(request: pytest.FixtureRequest) -> str:
+    """The URL of a fresh store, each engine in turn; PostgreSQL is started only for its own half."""
+    if request.param == "sqlite":
+        return f"sqlite:///{request.getfixturevalue('sqlite_path')}"
+    url: str = request.getfixturevalue("postgres_url")
+    return url
