@@ -1,0 +1,192 @@
+"""From what a publisher gives, a mapping or a type and a payload, to an event that the store can take.
+
+Everything is checked here, before anything is stored. The plain case, a type and a payload, is kept short:
+bulk publishing spends most of its Python time in this module.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
+from functools import lru_cache
+from typing import Any, Final, TypedDict
+
+from eventhub.core.matching import check_type, parse_tags
+from eventhub.core.strict_json import dump, dump_metadata
+from eventhub.errors import InvalidEventError
+from eventhub.store.values import NewEvent, Route
+
+__all__ = ["Composer", "Details"]
+
+MAX_KEY: Final = 255
+MAX_TEXT: Final = 10_000
+PRIORITIES: Final = range(-1000, 1001)
+_REMEMBERED: Final = 4096
+
+
+class Details(TypedDict, total=False):
+    """What an event may carry besides its type and payload."""
+
+    metadata: dict[str, str] | None
+    tags: str | Iterable[str] | None
+    title: str | None
+    description: str | None
+    ordering_key: str | None
+    idempotency_key: str | None
+    deliver_at: datetime | None
+    delay: timedelta | float | None
+    priority: int | None
+
+
+_FIELDS: Final = frozenset({"type", "payload"}) | Details.__optional_keys__
+
+
+class Composer:
+    """Makes the new events of one queue."""
+
+    def __init__(self, queue: str, *, priority: int = 0, max_attempts: int | None = None) -> None:
+        self._queue = queue
+        self._priority = _priority(priority)
+        self._max_attempts = max_attempts
+        self._plain = Route(queue, (), self._priority)
+        self._routes: dict[tuple[tuple[str, ...], int], Route] = {}
+        self._types: set[str] = set()
+
+    def one(self, event: object, payload: Any, details: Mapping[str, Any]) -> NewEvent:
+        """The event of a single publish: a mapping, or a type and a payload with details beside them."""
+        if isinstance(event, Mapping):
+            if payload is not None or details:
+                beside = ", ".join((["payload"] if payload is not None else []) + sorted(details))
+                raise InvalidEventError(
+                    f"The event is a mapping and {beside} stands beside it; put everything into the mapping."
+                )
+            return self._from(event)
+        return self._from({"type": event, "payload": payload, **details})
+
+    def many(self, events: Iterable[Mapping[str, Any]]) -> list[NewEvent]:
+        """The events of a bulk publish; an error says which of them is to blame."""
+        known, route, limit = self._types, self._plain, self._max_attempts
+        composed: list[NewEvent] = []
+        add = composed.append
+        try:
+            for event in events:
+                if type(event) is dict and len(event) == 2 and "payload" in event:  # noqa: PLR2004
+                    kind = event.get("type")
+                    if type(kind) is str and kind in known:
+                        add(
+                            NewEvent(
+                                type=kind, payload=dump(event["payload"]), route=route, max_attempts=limit
+                            )
+                        )
+                        continue
+                add(self._from(event))
+        except InvalidEventError as error:
+            raise type(error)(f"Event {len(composed)} of the batch (counted from 0): {error}") from None
+        return composed
+
+    def _from(self, event: Mapping[str, Any]) -> NewEvent:
+        if not isinstance(event, Mapping):
+            raise InvalidEventError(
+                f"The event is a {type(event).__name__}; "
+                "give a mapping such as {'type': 'invoice.paid', 'payload': …}."
+            )
+        if not _FIELDS.issuperset(event):
+            unknown = ", ".join(sorted(repr(field) for field in event if field not in _FIELDS))
+            raise InvalidEventError(
+                f"The event has no field {unknown}; it takes {', '.join(sorted(_FIELDS))}."
+            )
+        if "type" not in event:
+            raise InvalidEventError("The event has no type; give one such as 'invoice.paid'.")
+        tags, sent_tags = _tags(event.get("tags"))
+        priority = event.get("priority")
+        return NewEvent(
+            type=self._type(event["type"]),
+            payload=dump(event.get("payload")),
+            route=self._route(tags, self._priority if priority is None else _priority(priority)),
+            metadata=dump_metadata(event.get("metadata")),
+            tags=sent_tags,
+            title=_text("title", event.get("title"), MAX_TEXT),
+            description=_text("description", event.get("description"), MAX_TEXT),
+            ordering_key=_key("ordering_key", event.get("ordering_key")),
+            idempotency_key=_key("idempotency_key", event.get("idempotency_key")),
+            max_attempts=self._max_attempts,
+            **_due(event.get("delay"), event.get("deliver_at")),
+        )
+
+    def _type(self, value: object) -> str:
+        name = check_type(value)
+        if len(self._types) >= _REMEMBERED:
+            self._types.clear()
+        self._types.add(name)
+        return name
+
+    def _route(self, tags: tuple[str, ...], priority: int) -> Route:
+        key = (tags, priority)
+        route = self._routes.get(key)
+        if route is None:
+            if len(self._routes) >= _REMEMBERED:
+                self._routes.clear()
+            route = self._routes[key] = Route(self._queue, tags, priority)
+        return route
+
+
+def _tags(tags: object) -> tuple[tuple[str, ...], str | None]:
+    """The set of tags that work is routed by, and the text in which they are given back."""
+    if tags is None:
+        return (), None
+    if isinstance(tags, str):
+        return _tags_of_text(tags)
+    if not isinstance(tags, Iterable):
+        raise InvalidEventError(f"tags is {tags!r}; give 'a, b' or ['a', 'b'].")
+    listed = list(tags)
+    parsed = parse_tags(listed)
+    return parsed, ",".join(str(tag).strip() for tag in listed) or None
+
+
+@lru_cache(_REMEMBERED)
+def _tags_of_text(tags: str) -> tuple[tuple[str, ...], str | None]:
+    return parse_tags(tags), tags or None
+
+
+def _priority(value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value not in PRIORITIES:
+        raise InvalidEventError(
+            f"priority is {value!r}; give a whole number from {PRIORITIES[0]} to {PRIORITIES[-1]}, "
+            "the higher goes first."
+        )
+    return value
+
+
+def _key(name: str, value: object) -> str | None:
+    if value == "":
+        raise InvalidEventError(f"{name} is empty; leave it out or give it a value.")
+    return _text(name, value, MAX_KEY)
+
+
+def _text(name: str, value: object, limit: int) -> str | None:
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        raise InvalidEventError(f"{name} is a {type(value).__name__}; give a string.")
+    if len(value) > limit:
+        raise InvalidEventError(f"{name} has {len(value):,} characters; at most {limit:,} are allowed.")
+    dump(value, what=name)
+    return value
+
+
+def _due(delay: object, deliver_at: object) -> dict[str, Any]:
+    if delay is None and deliver_at is None:
+        return {}
+    if delay is not None and deliver_at is not None:
+        raise InvalidEventError("Both delay and deliver_at are given; keep one.")
+    if deliver_at is not None:
+        if not isinstance(deliver_at, datetime) or deliver_at.tzinfo is None:
+            raise InvalidEventError(f"deliver_at is {deliver_at!r}; give a datetime with a time zone.")
+        return {"deliver_at": deliver_at}
+    try:
+        wait = delay if isinstance(delay, timedelta) else timedelta(seconds=delay)  # type: ignore[arg-type]
+    except (TypeError, ValueError, OverflowError):
+        raise InvalidEventError(f"delay is {delay!r}; give a timedelta or seconds.") from None
+    if wait < timedelta(0):
+        raise InvalidEventError(f"delay is {delay!r}; give 0 or more.")
+    return {"delay": wait} if wait else {}

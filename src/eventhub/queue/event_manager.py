@@ -1,0 +1,138 @@
+"""The manager: polls a queue, runs the handlers registered for each event, and settles what they answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Self, TypeVar
+
+import msgspec
+
+from eventhub.errors import SettingsError
+from eventhub.queue.event_queue import EventQueue
+from eventhub.queue.handlers import HandlerFunction, Handlers
+from eventhub.queue.numbers import Numbers
+from eventhub.queue.passes import OnUnmatched
+from eventhub.queue.running import Run, RunSettings
+from eventhub.queue.threads import Threads
+
+__all__ = ["EventManager"]
+
+F = TypeVar("F", bound=HandlerFunction)
+
+
+class EventManager:
+    """Runs handlers for the events of a queue, up to ``concurrency`` events at a time.
+
+    A handler gets the QueuedEvent and returns ``Success()`` or None, ``TransientError(source, message)`` to
+    be run again after the queue's ``retry_after``, or ``PermanentError(source, message)`` to end the event.
+    An exception is a transient error. Each result is stored, and a later pass runs only the handlers that are
+    not settled. Plain functions run in threads; ``inline=True`` runs one on the event loop, for those that
+    never block.
+
+    ``batch`` is the most events claimed at once, ``poll_interval`` the longest sleep, in seconds, when
+    nothing wakes an idle manager. ``on_unmatched`` says what to do with an event that no handler wants: leave
+    it for other processes (``"retry"``) or complete it.
+    """
+
+    def __init__(
+        self,
+        queue: EventQueue,
+        *,
+        concurrency: int = 10,
+        batch: int = 500,
+        poll_interval: float = 1.0,
+        shutdown_timeout: float = 30.0,
+        on_unmatched: OnUnmatched = "retry",
+    ) -> None:
+        for name, value in (("concurrency", concurrency), ("batch", batch)):
+            if value < 1:
+                raise SettingsError(f"{name} is {value}; give 1 or more.")
+        if poll_interval <= 0 or shutdown_timeout < 0:
+            raise SettingsError(
+                f"poll_interval is {poll_interval} and shutdown_timeout {shutdown_timeout}; give seconds, "
+                "more than 0 and at least 0."
+            )
+        if on_unmatched not in ("retry", "complete"):
+            raise SettingsError(f"on_unmatched is {on_unmatched!r}; give 'retry' or 'complete'.")
+        self.queue = queue
+        self.numbers = Numbers()
+        self._settings = RunSettings(
+            concurrency=concurrency,
+            batch=batch,
+            poll_interval=poll_interval,
+            shutdown_timeout=shutdown_timeout,
+            on_unmatched=on_unmatched,
+        )
+        self._threads = Threads(concurrency, f"eventhub-{queue.name}")
+        self._handlers = Handlers(self._threads)
+        self._run: Run | None = None
+        self._background: asyncio.Task[None] | None = None
+
+    # -------------------------------------------------------------- handlers
+
+    def register(
+        self, handler_id: str, event_type: str, handler: HandlerFunction, *, inline: bool = False
+    ) -> None:
+        """Run ``handler`` for events of this type, or of every type that a pattern such as ``a.*`` takes."""
+        added = self._handlers.add(handler_id, event_type, handler, inline=inline)
+        self.numbers.results[handler_id] = added.results
+
+    def unregister(self, handler_id: str) -> bool:
+        """Forget a handler; False when there is none with that id."""
+        return self._handlers.remove(handler_id)
+
+    def on(self, event_type: str, *, handler_id: str | None = None, inline: bool = False) -> Callable[[F], F]:
+        """Register the decorated function, under its own name unless another id is given."""
+
+        def decorate(handler: F) -> F:
+            name = handler_id or getattr(handler, "__qualname__", None) or repr(handler)
+            self.register(str(name), event_type, handler, inline=inline)
+            return handler
+
+        return decorate
+
+    # ------------------------------------------------------------------ life
+
+    async def run(self, *, until_empty: bool = False) -> None:
+        """Handle events until ``stop()`` or cancellation; then let handlers end and give the rest back.
+
+        With ``until_empty`` it returns when nothing is ready and nothing is in flight in this process; what
+        waits for a retry stays.
+        """
+        if self._run is not None:
+            raise RuntimeError("This manager runs already; make another one to run twice.")
+        settings = self._settings
+        if until_empty:
+            settings = msgspec.structs.replace(settings, until_empty=True)
+        self._run = Run(self.queue, self._handlers, self.numbers, settings)
+        try:
+            await self._run.go()
+        finally:
+            self._run = None
+            self._threads.stop()
+
+    async def run_until_empty(self) -> None:
+        """Handle everything that is ready, then return."""
+        await self.run(until_empty=True)
+
+    @property
+    def running(self) -> bool:
+        return self._run is not None
+
+    def stop(self) -> None:
+        """Ask a running manager to end; harmless when it does not run."""
+        if self._run is not None:
+            self._run.stop()
+
+    async def __aenter__(self) -> Self:
+        """Run in the background for the length of the block."""
+        self._background = asyncio.create_task(self.run(), name="eventhub-manager")
+        await asyncio.sleep(0)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.stop()
+        background, self._background = self._background, None
+        if background is not None:
+            await background

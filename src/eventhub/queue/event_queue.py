@@ -1,0 +1,260 @@
+"""The queue: publish, poll, finalize. A claim is a fenced lease: a worker that lost it changes nothing."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Final, Self, Unpack
+
+from eventhub.clock import Clock
+from eventhub.core.events import Event, QueuedEvent, Status
+from eventhub.core.lifecycle import Release
+from eventhub.core.matching import check_name
+from eventhub.core.strict_json import decode
+from eventhub.errors import SettingsError
+from eventhub.queue.claims import ClaimMemory
+from eventhub.queue.composing import Composer, Details
+from eventhub.queue.reporting import Reporter
+from eventhub.queue.verdicts import finalized
+from eventhub.store import Store, open_store
+from eventhub.store.rows import split_tags
+from eventhub.store.values import Claim, NewEvent, Published, QueueStats
+from eventhub.store.workers import new_worker, retire
+
+__all__ = ["EventQueue", "as_duration", "to_queued"]
+
+_DEFAULT_LEASE: Final = timedelta(minutes=1)
+
+
+class EventQueue:
+    """A named queue in a database: every event goes to exactly one poller at a time, oldest first.
+
+    ``target`` is a path, a store URL or an open store that others use too. Nothing is opened before the first
+    use. ``abandoned_after`` is the lease of a poll: an event not finalized or extended in that time is given
+    to another poller. ``max_attempts`` ends an event that fails, or loses its worker, that many times; None
+    means no limit. ``retry_after`` is the wait before a failed event is tried again, by default
+    ``abandoned_after``. ``clock`` is for tests: any object with ``now()``; None means the database's clock.
+    """
+
+    def __init__(
+        self,
+        target: str | os.PathLike[str] | Store,
+        *,
+        queue: str = "default",
+        abandoned_after: timedelta | float = _DEFAULT_LEASE,
+        max_attempts: int | None = None,
+        retry_after: timedelta | float | None = None,
+        priority: int = 0,
+        clock: Clock | None = None,
+        worker: str | None = None,
+    ) -> None:
+        self.name = check_name("The queue", queue)
+        self.abandoned_after = as_duration("abandoned_after", abandoned_after)
+        self.retry_after = (
+            self.abandoned_after
+            if retry_after is None
+            else as_duration("retry_after", retry_after, zero=True)
+        )
+        if max_attempts is not None and (not isinstance(max_attempts, int) or max_attempts < 1):
+            raise SettingsError(f"max_attempts is {max_attempts!r}; give 1 or more, or None for no limit.")
+        self.max_attempts = max_attempts
+        self.clock = clock
+        self.store: Store = target if isinstance(target, Store) else open_store(os.fspath(target))
+        self._owns_store = not isinstance(target, Store)
+        self._owns_name = worker is None
+        self.worker = new_worker() if worker is None else worker
+        self._composer = Composer(self.name, priority=priority, max_attempts=max_attempts)
+        self._claims = ClaimMemory()
+        self._reporter = Reporter(self, self._claims)
+
+    async def close(self) -> None:
+        """Let go of the store, if this queue opened it; harmless when it is closed already."""
+        if self._owns_name:
+            retire(self.worker)
+        if self._owns_store:
+            await self.store.close()
+
+    async def __aenter__(self) -> Self:
+        await self.store.open()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    def now(self) -> datetime | None:
+        """The injected clock's time; None means that the database's clock decides."""
+        return None if self.clock is None else self.clock.now()
+
+    # -------------------------------------------------------------- publish
+
+    async def publish(
+        self,
+        event: str | Mapping[str, Any],
+        payload: Any = None,
+        *,
+        connection: Any = None,
+        **details: Unpack[Details],
+    ) -> QueuedEvent:
+        """Store an event, given as a mapping or as a type and a payload; returns after the commit.
+
+        With ``connection`` it becomes part of your own open transaction (an asyncpg connection on PostgreSQL,
+        an apsw connection on SQLite): your rollback leaves nothing of it. The same ``idempotency_key`` with
+        the same event gives the first event back.
+        """
+        new = self._composer.one(event, payload, details)
+        now = self.now()
+        (published,) = await self.store.publish([new], connection=connection, now=now)
+        if published.duplicate:
+            first = await self.store.event(published.id)
+            if first is not None:
+                return first
+        return _as_published(new, published, self.name, now)
+
+    async def publish_many(self, events: Iterable[Mapping[str, Any]], *, connection: Any = None) -> list[int]:
+        """Store many events, all or none; returns their ids in the same order."""
+        composed = self._composer.many(events)
+        published = await self.store.publish(composed, connection=connection, now=self.now())
+        return [event.id for event in published]
+
+    # ----------------------------------------------------------------- poll
+
+    async def poll(self, clock: Clock | None = None) -> QueuedEvent | None:
+        """Take the oldest event that is ready, or None at once when there is none."""
+        taken = await self.poll_many(1, clock)
+        return taken[0] if taken else None
+
+    async def poll_many(self, limit: int, clock: Clock | None = None) -> list[QueuedEvent]:
+        """Take up to ``limit`` events that are ready, oldest first."""
+        if limit < 1:
+            raise SettingsError(f"limit is {limit}; give 1 or more.")
+        clock = clock or self.clock
+        claims = await self.store.claim(
+            self.name,
+            worker=self.worker,
+            lease=self.abandoned_after,
+            limit=limit,
+            max_attempts=self.max_attempts,
+            now=None if clock is None else clock.now(),
+        )
+        for claim in claims:
+            self._claims.remember(claim, clock)
+        return [to_queued(claim, self.name) for claim in claims]
+
+    # --------------------------------------------------------------- report
+
+    async def finalize(
+        self,
+        event: int | Event,
+        success: bool | None = None,  # noqa: FBT001 - the seed's own signature
+        errors: Sequence[object] = (),
+        *,
+        fence: int | None = None,
+    ) -> None:
+        """End an event: completed, failed (``success=False``), or completed with errors (``errors=[…]``).
+
+        Give the event as it was polled, or its id: an id stands for the latest claim of this queue object, or
+        for an event that nobody holds. The first verdict stands; repeating is harmless. Raises EventNotFound
+        for an unknown id, and ClaimLost when somebody else has the event now.
+        """
+        await self._reporter.settle(event, finalized(success=success, errors=errors), fence=fence)
+
+    async def finalize_many(
+        self,
+        events: Iterable[int | Event],
+        success: bool | None = None,  # noqa: FBT001 - as in finalize
+        errors: Sequence[object] = (),
+    ) -> None:
+        """End many events the same way in one write; errors of some come after the others are settled."""
+        await self._reporter.settle_many(list(events), finalized(success=success, errors=errors))
+
+    async def fail(
+        self,
+        event: int | Event,
+        error: object,
+        *,
+        delay: timedelta | float | None = None,
+        fence: int | None = None,
+    ) -> bool:
+        """This attempt failed in a way that may pass: try again after ``delay``, by default ``retry_after``.
+
+        Returns False when that was the last attempt allowed and the event is in the dead letter queue now.
+        """
+        wait = self.retry_after if delay is None else as_duration("delay", delay, zero=True)
+        return await self._reporter.fail(event, error, delay=wait, fence=fence)
+
+    async def release(
+        self, event: int | Event, *, delay: timedelta | float = timedelta(0), fence: int | None = None
+    ) -> None:
+        """Give an event back untouched: no attempt is charged."""
+        await self._reporter.give_back(event, Release(as_duration("delay", delay, zero=True)), fence=fence)
+
+    async def extend(
+        self, event: int | Event, lease: timedelta | float | None = None, *, fence: int | None = None
+    ) -> None:
+        """Keep an event for another ``lease`` from now, by default ``abandoned_after``."""
+        longer = self.abandoned_after if lease is None else as_duration("lease", lease)
+        await self._reporter.extend(event, longer, fence=fence)
+
+    # -------------------------------------------------------------- numbers
+
+    async def stats(self) -> QueueStats:
+        """The queue in numbers: depth by status, ages, attempts, latency, failure rate."""
+        found = await self.store.stats(self.name)
+        return found[0] if found else QueueStats(queue=self.name, depth=dict.fromkeys(Status, 0))
+
+
+def as_duration(name: str, value: timedelta | float, *, zero: bool = False) -> timedelta:
+    """A timedelta, or seconds, as a timedelta; it must be positive, or at least zero."""
+    try:
+        duration = value if isinstance(value, timedelta) else timedelta(seconds=value)
+    except (TypeError, ValueError, OverflowError):
+        raise SettingsError(f"{name} is {value!r}; give a timedelta or seconds.") from None
+    if duration < timedelta(0) or not (zero or duration):
+        raise SettingsError(f"{name} is {value!r}; give {'0 or more' if zero else 'more than 0'}.")
+    return duration
+
+
+def to_queued(claim: Claim, queue: str) -> QueuedEvent:
+    """A claim as its holder sees it."""
+    event = claim.event
+    return QueuedEvent(
+        id=event.id,
+        type=event.type,
+        payload=event.payload,
+        metadata=event.metadata,
+        tags=event.tags,
+        title=event.title,
+        description=event.description,
+        ordering_key=event.ordering_key,
+        idempotency_key=event.idempotency_key,
+        created_at=event.created_at,
+        status=Status.PROCESSING,
+        attempts=event.attempts,
+        retry_count=event.retry_count,
+        queue=queue,
+        fence=claim.held.fence,
+        updated_at=claim.claimed_at,
+        lease_expires_at=claim.lease_expires_at,
+    )
+
+
+def _as_published(new: NewEvent, published: Published, queue: str, now: datetime | None) -> QueuedEvent:
+    due = new.deliver_at
+    if new.delay is not None:
+        due = (now or published.created_at) + new.delay
+    return QueuedEvent(
+        id=published.id,
+        type=new.type,
+        payload=decode(new.payload),
+        metadata=decode(new.metadata) if new.metadata else {},
+        tags=split_tags(new.tags),
+        title=new.title,
+        description=new.description,
+        ordering_key=new.ordering_key,
+        idempotency_key=new.idempotency_key,
+        created_at=published.created_at,
+        queue=queue,
+        updated_at=published.created_at,
+        next_retry_at=due,
+    )

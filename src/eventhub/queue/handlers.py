@@ -1,0 +1,119 @@
+"""Who handles which event: registration, matching, and one way to call async and plain handlers alike."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final
+
+from eventhub.core.events import QueuedEvent
+from eventhub.core.matching import Pattern
+from eventhub.core.outcomes import HandlerResult, PermanentError, Success, TransientError
+from eventhub.errors import HandlerExistsError, SettingsError
+from eventhub.queue.threads import Threads
+
+__all__ = ["KINDS", "Handler", "HandlerFunction", "Handlers"]
+
+HandlerFunction = Callable[[QueuedEvent], HandlerResult | Awaitable[HandlerResult | None] | None]
+
+KINDS: Final = ("success", "transient", "permanent")
+SUCCESS: Final = Success()
+_REMEMBERED_TYPES: Final = 4096
+_LONGEST_ID: Final = 200
+
+
+class Handler:
+    """One registered handler, and how often it ended in which way."""
+
+    __slots__ = ("_call", "_function", "id", "pattern", "results")
+
+    def __init__(
+        self, handler_id: str, pattern: Pattern, function: HandlerFunction, *, threads: Threads | None
+    ) -> None:
+        self.id = handler_id
+        self.pattern = pattern
+        self._function = function
+        self._call = self._make_call(function, threads)
+        self.results = dict.fromkeys(KINDS, 0)
+
+    async def __call__(self, event: QueuedEvent) -> HandlerResult:
+        """Run the handler; whatever it does becomes a result. Only a cancellation from outside passes."""
+        answer: Any
+        try:
+            answer = await self._call(event)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            answer = TransientError(self.id, "CancelledError: the handler cancelled itself")
+        except Exception as error:  # noqa: BLE001 - a handler may fail in any way; the loop survives it
+            answer = TransientError(self.id, f"{type(error).__name__}: {error}")
+        if answer is None or isinstance(answer, Success):
+            answer = SUCCESS
+        elif not isinstance(answer, TransientError | PermanentError):
+            answer = TransientError(
+                self.id,
+                f"TypeError: the handler returned {answer!r:.200}; "
+                "return Success(), TransientError, PermanentError or None.",
+            )
+        result: HandlerResult = answer
+        self.results[result.kind] += 1
+        return result
+
+    @staticmethod
+    def _make_call(
+        function: HandlerFunction, threads: Threads | None
+    ) -> Callable[[QueuedEvent], Awaitable[Any]]:
+        if _is_async(function):
+            return function  # type: ignore[return-value]
+
+        async def call(event: QueuedEvent) -> Any:
+            answer = function(event) if threads is None else await threads.run(function, event)
+            return await answer if inspect.isawaitable(answer) else answer
+
+        return call
+
+
+class Handlers:
+    """The handlers of a manager, in the order of their registration."""
+
+    def __init__(self, threads: Threads) -> None:
+        self._threads = threads
+        self._handlers: dict[str, Handler] = {}
+        self._by_type: dict[str, tuple[Handler, ...]] = {}
+
+    def add(self, handler_id: str, pattern: str, function: HandlerFunction, *, inline: bool) -> Handler:
+        if not isinstance(handler_id, str) or not 0 < len(handler_id) <= _LONGEST_ID:
+            raise SettingsError(
+                f"The handler id {handler_id!r} is not usable: give 1 to {_LONGEST_ID} characters."
+            )
+        if not callable(function):
+            raise SettingsError(
+                f"The handler '{handler_id}' is {function!r}; give a function that takes the event."
+            )
+        if handler_id in self._handlers:
+            raise HandlerExistsError(f"Handler with id '{handler_id}' is already registered")
+        threads = None if inline else self._threads
+        added = self._handlers[handler_id] = Handler(handler_id, Pattern(pattern), function, threads=threads)
+        self._by_type.clear()
+        return added
+
+    def remove(self, handler_id: str) -> bool:
+        self._by_type.clear()
+        return self._handlers.pop(handler_id, None) is not None
+
+    def matching(self, event_type: str) -> Sequence[Handler]:
+        """The handlers of a type; the answer is remembered, because types are few and events are many."""
+        found = self._by_type.get(event_type)
+        if found is None:
+            if len(self._by_type) >= _REMEMBERED_TYPES:
+                self._by_type.clear()
+            found = tuple(h for h in self._handlers.values() if h.pattern.matches(event_type))
+            self._by_type[event_type] = found
+        return found
+
+
+def _is_async(function: object) -> bool:
+    # An object with an async __call__ is async too.
+    return any(map(inspect.iscoroutinefunction, (function, type(function).__call__)))

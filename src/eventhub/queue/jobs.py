@@ -1,0 +1,151 @@
+"""What a running manager holds: events ready to be handled, events being handled, and outcomes to be settled.
+
+claimer ──▶ ready ──▶ a runner ──▶ finished ──▶ settler
+            └──────── open ───────┘
+            leases are kept for these
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Iterable
+from typing import Any, Final
+
+from eventhub.core.events import QueuedEvent
+from eventhub.core.lifecycle import Outcome, Release
+from eventhub.store.values import Held, Report
+
+__all__ = ["Appetite", "Job", "Jobs"]
+
+HORIZON: Final = 0.25
+"""Seconds of work that a process may hold in advance: enough to hide a round trip, too little to hoard."""
+
+_NOTHING_KNOWN: Final[dict[str, tuple[str, str | None]]] = {}
+
+
+class Job:
+    """A claim on its way through this process."""
+
+    __slots__ = ("event", "held", "known", "lost", "max_attempts", "runner", "since")
+
+    def __init__(self, held: Held, event: QueuedEvent, max_attempts: int | None, since: float) -> None:
+        self.held = held
+        self.event = event
+        self.max_attempts = max_attempts
+        self.since = since
+        self.known = _NOTHING_KNOWN
+        self.runner: asyncio.Task[Any] | None = None
+        self.lost = False
+
+    def lose(self) -> None:
+        """Somebody else has the event now: what runs for it here is in vain."""
+        self.lost = True
+        if self.runner is not None:
+            self.runner.cancel()
+
+
+class Appetite:
+    """How many events to claim at once: what is handled in the horizon, changing at most twofold a time."""
+
+    def __init__(self, least: int, most: int) -> None:
+        self._least = least
+        self._most = max(least, most)
+        self.limit = least
+        self._finished = 0
+        self._at: float | None = None
+
+    @property
+    def threshold(self) -> int:
+        """Claim when no more than this many are open."""
+        return self.limit // 2 if self.limit > self._least else self._least - 1
+
+    def wanted(self, open_jobs: int) -> int:
+        if open_jobs > self.threshold:
+            return 0
+        return self.limit if self.limit > self._least else self._least - open_jobs
+
+    def learn(self, *, finished: int, now: float) -> None:
+        """Judge the pace since the last full claim; after an idle time there is nothing to judge."""
+        if self._at is not None and now > self._at:
+            ideal = int((finished - self._finished) / (now - self._at) * HORIZON)
+            ideal = min(max(ideal, self.limit // 2), self.limit * 2)
+            self.limit = min(max(ideal, self._least), self._most)
+        self._at, self._finished = now, finished
+
+    def rest(self) -> None:
+        """The queue had less than was asked for: the pace until the next claim will say nothing."""
+        self._at = None
+
+
+class Jobs:
+    """The claims of one run, between its claimer, runners and settler, all on one event loop."""
+
+    def __init__(self, appetite: Appetite) -> None:
+        self.appetite = appetite
+        self.ready: deque[Job] = deque()
+        self.open: dict[int, Job] = {}
+        self.finished: list[Report] = []
+        self.finished_count = 0
+        self.settling = 0
+        self.room = asyncio.Event()
+        self.news = asyncio.Event()
+        self.quiet = asyncio.Event()
+        self._idle: deque[asyncio.Future[None]] = deque()
+
+    @property
+    def drained(self) -> bool:
+        return not (self.open or self.finished or self.settling)
+
+    def add(self, jobs: Iterable[Job]) -> None:
+        """Take claimed jobs in; an older claim of the same event must be lost, for it was claimed again."""
+        for job in jobs:
+            older = self.open.get(job.held.id)
+            if older is not None:
+                older.lose()
+            self.open[job.held.id] = job
+            self.ready.append(job)
+        for _ in range(min(len(self.ready), len(self._idle))):
+            waiter = self._idle.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
+
+    async def wait_for_work(self) -> None:
+        """Sleep until there may be a job for one more runner."""
+        waiter = asyncio.get_running_loop().create_future()
+        self._idle.append(waiter)
+        try:
+            await waiter
+        finally:
+            if not waiter.done() or waiter.cancelled():
+                self._idle = deque(other for other in self._idle if other is not waiter)
+
+    def finish(self, job: Job, outcome: Outcome) -> None:
+        """The job ended in this way; the settler will write it down."""
+        self.drop(job)
+        self.finished.append(Report(job.held, outcome))
+        self.finished_count += 1
+        if not self.news.is_set():
+            self.news.set()
+
+    def drop(self, job: Job) -> None:
+        """The job is no longer ours to work on."""
+        if self.open.get(job.held.id) is job:
+            del self.open[job.held.id]
+        if len(self.open) <= self.appetite.threshold:
+            self.room.set()
+        if not self.open:
+            self.quiet.set()
+
+    def give_back(self, keep: int) -> None:
+        """Release, uncharged, the youngest jobs beyond ``keep`` that nobody has begun."""
+        while len(self.ready) > keep:
+            job = self.ready.pop()
+            if not job.lost:
+                self.finish(job, Release())
+
+    def take_finished(self) -> list[Report]:
+        """Everything there is to settle now."""
+        reports, self.finished = self.finished, []
+        self.settling = len(reports)
+        return reports

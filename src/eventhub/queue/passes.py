@@ -1,0 +1,149 @@
+"""One pass over the handlers of an event: run those not settled, store each result, come to a verdict."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import timedelta
+from time import perf_counter
+from typing import Final, Literal
+
+import structlog
+
+from eventhub.core.events import Status
+from eventhub.core.lifecycle import Bury, Complete, Outcome, Reason, Release
+from eventhub.core.outcomes import HandlerResult, PermanentError, Success, TransientError, verdict
+from eventhub.errors import ClaimLost
+from eventhub.queue.handlers import SUCCESS, Handler, Handlers
+from eventhub.queue.jobs import Job
+from eventhub.queue.verdicts import after_failure, clean, join_errors
+
+__all__ = ["OnUnmatched", "Passes"]
+
+log = structlog.get_logger("eventhub.queue")
+
+OnUnmatched = Literal["retry", "complete"]
+Record = Callable[[Job, str, HandlerResult], Awaitable[bool]]
+
+UNMATCHED_FIRST: Final = 1.0
+UNMATCHED_LONGEST: Final = 60.0
+UNMATCHED_REMEMBERED: Final = 10_000
+
+_COMPLETE: Final = [Complete(execution_ms) for execution_ms in range(1000)]
+"""Ready-made: most events complete, and most of them within a second."""
+
+
+class Passes:
+    """Runs passes for one manager."""
+
+    def __init__(
+        self,
+        handlers: Handlers,
+        record: Record,
+        *,
+        retry_after: timedelta,
+        max_attempts: int | None,
+        on_unmatched: OnUnmatched,
+    ) -> None:
+        self._handlers = handlers
+        self._record = record
+        self._retry_after = retry_after
+        self._max_attempts = max_attempts
+        self._on_unmatched = on_unmatched
+        self._unmatched: OrderedDict[int, int] = OrderedDict()
+        self._unmatched_types: set[str] = set()
+
+    async def run(self, job: Job) -> Outcome:
+        """The outcome of one attempt; raises ClaimLost when somebody else has the event meanwhile."""
+        handlers = self._handlers.matching(job.event.type)
+        if not handlers:
+            return self._nobody(job)
+        started = perf_counter()
+        results: Sequence[HandlerResult]
+        if len(handlers) == 1 and not job.known:
+            results = (await handlers[0](job.event),)
+        else:
+            results = await self._several(job, handlers)
+        took = int((perf_counter() - started) * 1000)
+        if all(result is SUCCESS for result in results):
+            return _COMPLETE[took] if took < len(_COMPLETE) else Complete(took)
+        return self._judge(job, results, took)
+
+    async def _several(self, job: Job, handlers: Sequence[Handler]) -> list[HandlerResult]:
+        """Each result is stored before the next handler runs; the last one goes with the settlement itself.
+
+        Only a success beside transient errors must be stored even when it is last: the retry would repeat it.
+        """
+        results: list[HandlerResult] = []
+        remaining = []
+        for handler in handlers:
+            settled = _restored(job.known.get(handler.id))
+            if settled is None:
+                remaining.append(handler)
+            else:
+                results.append(settled)
+        for place, handler in enumerate(remaining, 1):
+            result = await handler(job.event)
+            results.append(result)
+            carried = place == len(remaining) and not (
+                isinstance(result, Success) and verdict(results).kind == "retry"
+            )
+            if not (carried or await self._record(job, handler.id, result)):
+                raise ClaimLost(f"Delivery {job.held.id}, attempt {job.event.attempts}: the claim is lost.")
+        return results
+
+    def _judge(self, job: Job, results: Sequence[HandlerResult], took: int) -> Outcome:
+        judged = verdict(results)
+        if judged.kind == "complete":
+            return Complete(took)
+        error = join_errors(judged.errors)
+        if judged.kind == "errors":
+            self._tell(job, error, delay=None)
+            return Bury(error, Reason.FINALIZED, Status.COMPLETED_WITH_ERRORS, execution_ms=took)
+        limit = self._max_attempts if job.max_attempts is None else job.max_attempts
+        outcome = after_failure(
+            error, attempts=job.event.attempts, max_attempts=limit, delay=self._retry_after, execution_ms=took
+        )
+        self._tell(job, error, delay=None if isinstance(outcome, Bury) else self._retry_after)
+        return outcome
+
+    def _tell(self, job: Job, error: str, *, delay: timedelta | None) -> None:
+        log.warning(
+            "attempt failed",
+            event_id=job.event.id,
+            event_type=job.event.type,
+            queue=job.event.queue,
+            attempt=job.event.attempts,
+            max_attempts=self._max_attempts if job.max_attempts is None else job.max_attempts,
+            delay_ms=None if delay is None else int(delay.total_seconds() * 1000),
+            error=error,
+        )
+
+    def _nobody(self, job: Job) -> Outcome:
+        """No handler here: complete it if told so, else leave it for others, rarer and rarer."""
+        if self._on_unmatched == "complete":
+            return _COMPLETE[0]
+        event = job.event
+        if event.type not in self._unmatched_types and len(self._unmatched_types) < UNMATCHED_REMEMBERED:
+            self._unmatched_types.add(event.type)
+            log.warning("no handler", event_type=event.type, event_id=event.id, queue=event.queue)
+        seen = self._unmatched.pop(event.id, 0)
+        self._unmatched[event.id] = seen + 1
+        if len(self._unmatched) > UNMATCHED_REMEMBERED:
+            self._unmatched.popitem(last=False)
+        return Release(timedelta(seconds=min(UNMATCHED_FIRST * 2 ** min(seen, 10), UNMATCHED_LONGEST)))
+
+
+def to_record(handler_id: str, result: HandlerResult) -> tuple[str, str, str | None]:
+    """A result as the store keeps it."""
+    return handler_id, result.kind, None if isinstance(result, Success) else clean(str(result))
+
+
+def _restored(stored: tuple[str, str | None] | None) -> HandlerResult | None:
+    """A settled result of an earlier pass; None when the handler has to run (again)."""
+    if stored is None or stored[0] == TransientError("", "").kind:
+        return None
+    if stored[0] == SUCCESS.kind:
+        return SUCCESS
+    source, _, message = (stored[1] or "").partition(": ")
+    return PermanentError(source, message)

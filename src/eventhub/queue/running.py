@@ -1,0 +1,345 @@
+"""The running manager: a claimer, runners, a settler and a keeper of leases, each a task of its own.
+
+The claimer fetches the next batch while the runners work on this one and the settler writes down the last
+one, so that the database and the handlers are busy at the same time. Only an idle claimer sleeps.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from time import monotonic
+from typing import Any, Final
+
+import msgspec
+import structlog
+
+from eventhub.core.lifecycle import Bury, Complete, Release
+from eventhub.core.outcomes import HandlerResult
+from eventhub.errors import ClaimLost, StoreError
+from eventhub.queue.claims import claim_lost
+from eventhub.queue.event_queue import EventQueue, to_queued
+from eventhub.queue.handlers import Handlers
+from eventhub.queue.jobs import Appetite, Job, Jobs
+from eventhub.queue.numbers import Numbers
+from eventhub.queue.passes import OnUnmatched, Passes, to_record
+from eventhub.queue.patience import LASTING, Patience
+from eventhub.store.values import Claim, Report, Settled
+
+__all__ = ["Run", "RunSettings"]
+
+log = structlog.get_logger("eventhub.queue")
+
+FAIR_SHARE: Final = 0.005
+"""Seconds that a runner may work before the other tasks of the loop get a turn."""
+BACKLOG: Final = 4
+"""So many full claims may wait to be settled before claiming pauses."""
+LAST_WORDS: Final = 10.0
+"""Seconds that settling may take after the handlers have ended."""
+SHORTEST_NAP: Final = 0.005
+
+
+class RunSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How a manager runs."""
+
+    concurrency: int
+    batch: int
+    poll_interval: float
+    shutdown_timeout: float
+    on_unmatched: OnUnmatched
+    until_empty: bool = False
+
+
+class Run:
+    """One run of a manager, from start to stop."""
+
+    def __init__(
+        self, queue: EventQueue, handlers: Handlers, numbers: Numbers, settings: RunSettings
+    ) -> None:
+        self._queue = queue
+        self._store = queue.store
+        self._numbers = numbers
+        self._settings = settings
+        self._jobs = Jobs(Appetite(settings.concurrency, settings.batch))
+        self._patience = Patience(queue.name)
+        self._passes = Passes(
+            handlers,
+            self._record,
+            retry_after=queue.retry_after,
+            max_attempts=queue.max_attempts,
+            on_unmatched=settings.on_unmatched,
+        )
+        self._stopping = False
+        self._hurry = asyncio.Event()
+
+    # ------------------------------------------------------------------ life
+
+    async def go(self) -> None:
+        """Run until stopped, or until the queue is empty if that was asked; then wind down in good order."""
+        claimer = asyncio.create_task(self._claim(), name="eventhub-claimer")
+        runners = [
+            asyncio.create_task(self._work(), name="eventhub-runner")
+            for _ in range(self._settings.concurrency)
+        ]
+        settler = asyncio.create_task(self._settle(), name="eventhub-settler")
+        keeper = asyncio.create_task(self._keep(), name="eventhub-keeper")
+        everyone = [claimer, settler, keeper, *runners]
+        try:
+            await asyncio.wait(everyone, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            ending = asyncio.create_task(self._wind_down(claimer, runners, settler, keeper))
+            try:
+                await asyncio.shield(ending)
+            except asyncio.CancelledError:  # told a second time: the handlers get no more time
+                self._hurry.set()
+                await ending
+                raise
+        for task in everyone:
+            if not task.cancelled() and (error := task.exception()) is not None:
+                raise error
+
+    def stop(self) -> None:
+        """Claim no more; ``go`` returns when what runs has ended or its time is up."""
+        self._stopping = True
+        self._jobs.room.set()
+        self._store.wakeups.wake(self._queue.name)
+
+    async def _wind_down(
+        self,
+        claimer: asyncio.Task[None],
+        runners: Sequence[asyncio.Task[None]],
+        settler: asyncio.Task[None],
+        keeper: asyncio.Task[None],
+    ) -> None:
+        self.stop()
+        jobs = self._jobs
+        deadline = monotonic() + self._settings.shutdown_timeout
+        await self._until(
+            claimer, deadline
+        )  # a claim on its way must arrive, or its events would wait for their lease
+        jobs.give_back(keep=0)
+        jobs.quiet.clear()
+        if jobs.open:
+            await self._until(asyncio.ensure_future(jobs.quiet.wait()), deadline)
+        for runner in runners:
+            runner.cancel()
+        await asyncio.wait(runners, timeout=1.0)
+        for job in list(jobs.open.values()):
+            jobs.finish(job, Release())
+        self._patience.ending = True
+        jobs.news.set()
+        await asyncio.wait({settler}, timeout=LAST_WORDS)
+        for task in (claimer, settler, keeper):
+            task.cancel()
+        await asyncio.wait({claimer, settler, keeper}, timeout=1.0)
+
+    async def _until(self, awaited: asyncio.Future[Any], deadline: float) -> None:
+        """Wait until it is done, the deadline is over, or a hurry; cancel what is not done by then."""
+        hurry = asyncio.ensure_future(self._hurry.wait())
+        timeout = max(0.0, deadline - monotonic())
+        await asyncio.wait({awaited, hurry}, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+        hurry.cancel()
+        if not awaited.done():
+            awaited.cancel()
+            await asyncio.wait({awaited}, timeout=1.0)
+
+    # --------------------------------------------------------------- claimer
+
+    async def _claim(self) -> None:
+        jobs, failures = self._jobs, 0
+        await self._patience.insist(
+            "recover", lambda: self._store.recover(self._queue.name, now=self._queue.now())
+        )
+        while not self._stopping:
+            wanted = jobs.appetite.wanted(len(jobs.open))
+            if not wanted or len(jobs.finished) + jobs.settling > BACKLOG * self._settings.batch:
+                jobs.room.clear()
+                await jobs.room.wait()
+                continue
+            mark = self._store.wakeups.mark(self._queue.name)
+            try:
+                claimed = await self._claim_some(wanted)
+                if not claimed:
+                    if self._settings.until_empty and jobs.drained:
+                        return
+                    await self._nap(mark)
+            except LASTING:
+                raise
+            except StoreError as error:
+                failures += 1
+                await self._patience.wait("claim", error, failures)
+            else:
+                failures = 0
+
+    async def _claim_some(self, wanted: int) -> int:
+        queue, asked_at = self._queue, monotonic()
+        claims = await self._store.claim(
+            queue.name,
+            worker=queue.worker,
+            lease=queue.abandoned_after,
+            limit=wanted,
+            max_attempts=queue.max_attempts,
+            now=queue.now(),
+        )
+        jobs = self._jobs
+        if len(claims) == wanted:
+            jobs.appetite.learn(finished=jobs.finished_count, now=asked_at)
+        else:
+            jobs.appetite.rest()
+        if claims:
+            name = queue.name
+            new = [Job(claim.held, to_queued(claim, name), claim.max_attempts, asked_at) for claim in claims]
+            self._numbers.claimed += len(new)
+            await self._recall(claims, new)
+            jobs.add(new)
+        return len(claims)
+
+    async def _recall(self, claims: Sequence[Claim], jobs: Sequence[Job]) -> None:
+        """Events that were claimed before may have handlers that are done with them."""
+        again = [job for claim, job in zip(claims, jobs, strict=True) if claim.held.fence > 1]
+        if again:
+            ids = [job.event.id for job in again]
+            results = await self._patience.insist("recall results", lambda: self._store.handler_results(ids))
+            for job in again:
+                job.known = results.get(job.event.id, job.known)
+
+    async def _nap(self, mark: int) -> None:
+        """Idle: sleep until there may be work. Due times are only known by the clock they are judged by."""
+        began, name = monotonic(), self._queue.name
+        if self._queue.clock is None:
+            woken = await self._store.wait(name, since=mark, timeout=self._settings.poll_interval)
+        else:
+            woken = await self._store.wakeups.wait(name, since=mark, timeout=self._settings.poll_interval)
+        if not woken and monotonic() - began < SHORTEST_NAP:
+            await asyncio.sleep(SHORTEST_NAP)  # something is due, but not yet by the judgement of a claim
+
+    # --------------------------------------------------------------- runners
+
+    async def _work(self) -> None:
+        task = asyncio.current_task()
+        jobs, ready, run_pass = self._jobs, self._jobs.ready, self._passes.run
+        began = monotonic()
+        while True:
+            if not ready:
+                await jobs.wait_for_work()
+                began = monotonic()
+                continue
+            job = ready.popleft()
+            if job.lost:
+                continue
+            job.runner = task
+            try:
+                outcome = await run_pass(job)
+            except ClaimLost:
+                job.lost = True
+            except asyncio.CancelledError:
+                if not job.lost:
+                    raise  # we are told to stop: the job stays open and is given back
+            finally:
+                job.runner = None
+            now = monotonic()
+            if job.lost:
+                self._abandon(job, task)
+            else:
+                jobs.finish(job, outcome)
+                if type(outcome) is not Release:
+                    waited = (job.event.updated_at - job.event.created_at).total_seconds()
+                    self._numbers.latency.add(waited + now - job.since)
+            if now - began > FAIR_SHARE:
+                await asyncio.sleep(0)
+                began = monotonic()
+
+    def _abandon(self, job: Job, task: asyncio.Task[Any] | None) -> None:
+        """Forget a job whose claim is lost; the runner that was cancelled for it goes on with the next."""
+        while task is not None and task.cancelling():
+            task.uncancel()
+        self._jobs.drop(job)
+        self._numbers.lost += 1
+        log.warning(
+            "claim lost",
+            event_id=job.event.id,
+            event_type=job.event.type,
+            queue=self._queue.name,
+            attempt=job.event.attempts,
+        )
+
+    async def _record(self, job: Job, handler_id: str, result: HandlerResult) -> bool:
+        """Store one handler's result; False when the claim is lost."""
+        row = to_record(handler_id, result)
+        return await self._patience.insist(
+            "record a result", lambda: self._store.record_results(job.held, [row], now=self._queue.now())
+        )
+
+    # --------------------------------------------------------------- settler
+
+    async def _settle(self) -> None:
+        jobs = self._jobs
+        while True:
+            await jobs.news.wait()
+            jobs.news.clear()
+            reports = jobs.take_finished()
+            if reports:
+                await self._write_down(reports)
+                jobs.settling = 0
+                jobs.room.set()
+            if self._patience.ending and not jobs.finished:
+                return
+            if self._settings.until_empty and jobs.drained:
+                self._store.wakeups.wake(self._queue.name)
+
+    async def _write_down(self, reports: Sequence[Report]) -> None:
+        settled = await self._patience.insist(
+            "settle", lambda: self._store.settle(reports, now=self._queue.now())
+        )
+        self._count(reports, settled)
+
+    def _count(self, reports: Sequence[Report], settled: Sequence[Settled]) -> None:
+        numbers = self._numbers
+        for report, answer in zip(reports, settled, strict=True):
+            kind = type(report.outcome)
+            if not answer.accepted:
+                # None: it was settled before, by an earlier try of ours whose answer got lost.
+                if answer.current is not None:
+                    numbers.lost += 1
+                    lease = self._queue.abandoned_after
+                    log.warning(
+                        "claim lost", error=str(claim_lost(report.held.id, None, answer.current, lease))
+                    )
+            elif kind is Complete:
+                numbers.handled += 1
+                numbers.completed += 1
+            elif kind is Release:
+                numbers.released += 1
+            else:
+                numbers.handled += 1
+                numbers.failed += 1
+                numbers.dead += kind is Bury
+
+    # ---------------------------------------------------------------- keeper
+
+    async def _keep(self) -> None:
+        """Extend the leases of everything open, and give back what was claimed when handlers were faster."""
+        lease = self._queue.abandoned_after
+        tick = lease.total_seconds() / 3
+        pause = tick
+        while True:
+            await asyncio.sleep(pause)
+            pause = tick
+            jobs, asked_at = self._jobs, monotonic()
+            jobs.give_back(keep=jobs.appetite.limit)
+            old = [job for job in jobs.open.values() if asked_at - job.since >= tick]
+            if not old:
+                continue
+            try:
+                lost = await self._store.extend([job.held for job in old], lease, now=self._queue.now())
+            except StoreError as error:
+                log.warning(
+                    "leases not extended", queue=self._queue.name, error=f"{type(error).__name__}: {error}"
+                )
+                pause = tick / 4
+                continue
+            for job in old:
+                job.since = asked_at
+                if job.held.id in lost and jobs.open.get(job.held.id) is job:
+                    self._jobs.drop(job)
+                    job.lose()
