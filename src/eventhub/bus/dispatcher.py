@@ -1,0 +1,229 @@
+"""The loop that finds work in the store: retries that are due, recovered events, and what others published.
+
+    ┌▶ take a mark ─▶ tend (due retries, ended leases) ─▶ list ready rows ─▶ claim those that match ─▶ wait ─┐
+    └────────────────────────────── woken, or the poll interval is over ◀────────────────────────────────────┘
+
+Rows that nobody here wants stay untouched. They are not read again and again either: a cursor follows what
+was seen, and going back to the start, for rows that became ready behind it, takes a small share of the time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Coroutine, Sequence
+from datetime import timedelta
+from typing import Any, Final
+
+import structlog
+
+from eventhub.bus.backoff import Backoff
+from eventhub.bus.flights import Flight
+from eventhub.bus.parts import Parts
+from eventhub.core.lifecycle import Release, State
+from eventhub.errors import StoreClosed, StoreError
+from eventhub.store.values import Held, Report
+
+__all__ = ["Dispatcher"]
+
+log = structlog.get_logger("eventhub.bus")
+
+PAGE: Final = 500
+TEND_EVERY: Final = 0.1
+RESCAN_SHARE: Final = 20
+"""A scan from the start that took t seconds is not repeated before this many times t."""
+MIN_WAIT: Final = 0.005
+"""Seconds between two rounds that nobody asked for, whatever the store says is due."""
+
+
+class Dispatcher:
+    """Claims ready events of one queue for one bus and hands them on."""
+
+    def __init__(self, parts: Parts, fly: Callable[[Flight], Coroutine[Any, Any, None]]) -> None:
+        self._store, self._queue, self._worker, self._now = parts.store, parts.queue, parts.worker, parts.now
+        self._lease, self._poll_interval = parts.tuning.lease, parts.tuning.poll_interval
+        self._subscriptions, self._flights, self._waiting = parts.subscriptions, parts.flights, parts.waiting
+        self._fly = fly
+        self._flights.on_free = self._slot_freed
+        self._cursor = 0
+        self._slots_wanted = False
+        self._rescan_at = 0.0
+        self._rescan_owed = False
+        self._tend_at = 0.0
+        self._follow_at = 0.0
+        self._unreadable: set[int] = set()
+        self._draining = False
+        self._stopped = False
+
+    def wake(self) -> None:
+        """There may be work: look now."""
+        self._store.wakeups.wake(self._queue)
+
+    def subscriptions_changed(self) -> None:
+        """What was passed over may be wanted now."""
+        self._rescan_at = 0.0
+        self.wake()
+
+    def _slot_freed(self) -> None:
+        if self._slots_wanted:
+            self.wake()
+
+    def due_in(self, delay: timedelta) -> None:
+        """An event of ours is due after this wait."""
+        self._tend_at = min(self._tend_at, time.monotonic() + delay.total_seconds())
+        self.wake()
+
+    def drain(self) -> None:
+        """From now on, claim only events whose publisher is waiting."""
+        self._draining = True
+        self.wake()
+
+    def stop(self) -> None:
+        """End the loop after the current round: no claim is left between the store and its handlers."""
+        self._stopped = True
+        self.wake()
+
+    async def run(self) -> None:
+        """Until it is stopped; the database may go away and come back meanwhile."""
+        backoff = Backoff()
+        while not self._stopped:
+            mark = self._store.wakeups.mark(self._queue)  # before the look, so that no wake-up is lost
+            try:
+                await self._round()
+                await self._rest(mark)
+            except StoreClosed as error:
+                log.warning("dispatcher_stopped", queue=self._queue, error=str(error))
+                return
+            except Exception as error:  # noqa: BLE001 - whatever one round met, the next one tries again
+                pause = backoff.pause()
+                write = log.warning if isinstance(error, StoreError) else log.exception
+                write("dispatch_failed", queue=self._queue, retry_in_ms=round(pause * 1000), error=str(error))
+                await asyncio.sleep(pause)
+            else:
+                backoff.reset()
+
+    async def _rest(self, mark: int) -> None:
+        timeout = self._poll_interval
+        if self._rescan_owed:
+            timeout = min(timeout, max(self._rescan_at - time.monotonic(), 0))
+        started = time.monotonic()
+        if self._now() is None:
+            woken = await self._store.wait(self._queue, since=mark, timeout=timeout)
+        else:  # what the database's clock calls due means nothing to an injected one
+            woken = await self._store.wakeups.wait(self._queue, since=mark, timeout=timeout)
+        if not woken:
+            self._tend_at = 0.0
+            await asyncio.sleep(max(0.0, MIN_WAIT - (time.monotonic() - started)))
+
+    async def _round(self) -> None:
+        if self._now() is not None or time.monotonic() >= self._tend_at:
+            self._tend_at = time.monotonic() + TEND_EVERY
+            tended = await self._store.tend(now=self._now())
+            if tended.buried:
+                log.error("workers_lost", queue=self._queue, event_ids=list(tended.buried))
+                self._follow_at = 0.0
+        if self._draining:
+            await self._claim(
+                [event_id for event_id, _ in self._waiting.items() if event_id not in self._flights]
+            )
+        else:
+            await self._scan()
+        await self._follow()
+
+    # ------------------------------------------------------------------ find
+
+    async def _scan(self) -> None:
+        started = time.monotonic()
+        rescan = started >= self._rescan_at
+        self._rescan_owed = not rescan
+        if rescan:
+            self._cursor = 0
+        self._slots_wanted = True
+        while self._flights.free and not self._stopped:
+            page = await self._store.ready(self._queue, after_id=self._cursor, limit=PAGE)
+            wanted = self._choose(page)
+            await self._claim(wanted)
+            if len(page) < PAGE and (not page or self._cursor >= page[-1][0]):
+                self._slots_wanted = False
+                break
+        if rescan:
+            self._rescan_at = time.monotonic() + (time.monotonic() - started) * RESCAN_SHARE
+
+    def _choose(self, page: Sequence[tuple[int, str]]) -> list[int]:
+        """The rows somebody here wants, as many as there are slots; the cursor moves past all it saw."""
+        wanted: list[int] = []
+        for event_id, event_type in page:
+            if len(wanted) >= self._flights.free:
+                break
+            self._cursor = event_id
+            if event_id not in self._unreadable and self._subscriptions.matching(event_type) is not None:
+                wanted.append(event_id)
+        return wanted
+
+    # ----------------------------------------------------------------- claim
+
+    async def _claim(self, wanted: Sequence[int]) -> None:
+        wanted = wanted[: self._flights.free]
+        if not wanted:
+            return
+        try:
+            await self._claim_together(wanted)
+        except StoreError:
+            raise
+        except Exception as error:  # noqa: BLE001 - some row cannot be read: find out which
+            log.warning("unreadable_events", queue=self._queue, among=len(wanted), error=str(error))
+            await self._let_go(wanted)
+            for event_id in wanted:
+                await self._claim_alone(event_id)
+
+    async def _claim_together(self, wanted: Sequence[int]) -> None:
+        self._flights.reserve(len(wanted))
+        unused = len(wanted)
+        try:
+            claims = await self._store.claim_ids(
+                wanted, worker=self._worker, lease=self._lease, now=self._now()
+            )
+            for claim in claims:
+                self._flights.launch(claim, self._fly)
+                unused -= 1
+        finally:
+            self._flights.give_back(unused)
+
+    async def _claim_alone(self, event_id: int) -> None:
+        try:
+            await self._claim_together([event_id])
+        except StoreError:
+            raise
+        except Exception as error:  # this row, and only this one, stays behind
+            self._unreadable.add(event_id)
+            await self._let_go([event_id])
+            log.exception("unreadable_event", queue=self._queue, event_id=event_id, error=str(error))
+
+    async def _let_go(self, ids: Sequence[int]) -> None:
+        """Rows that were leased to us but could not be read go back as they were."""
+        standing = await self._store.current(ids)
+        ours = [
+            Report(Held(row.id, row.fence, row.lane), Release())
+            for row in standing.values()
+            if row.state is State.LEASED and row.worker == self._worker and row.id not in self._flights
+        ]
+        await self._store.settle(ours, now=self._now())
+
+    # ---------------------------------------------------------------- follow
+
+    async def _follow(self) -> None:
+        """Tell publishers of events that were settled elsewhere: by another process, or as poison."""
+        if time.monotonic() < self._follow_at:
+            return
+        elsewhere = [event_id for event_id, _ in self._waiting.items() if event_id not in self._flights]
+        if elsewhere:
+            standing = await self._store.current(elsewhere)
+            for event_id in elsewhere:
+                if event_id not in standing and event_id not in self._flights:
+                    self._waiting.settled(event_id)
+        self._follow_at = time.monotonic() + self._poll_interval
+
+    def follow_soon(self) -> None:
+        """A claim was lost: its publisher follows the store from here on."""
+        self._follow_at = 0.0
+        self.wake()

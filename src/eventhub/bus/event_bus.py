@@ -1,0 +1,299 @@
+"""The bus: publish and subscribe in one process, on a store that forgets nothing.
+
+publish ──▶ Publisher ──▶ store ──▶ Dispatcher ──▶ Processor ──▶ handlers
+                └── stored and claimed in one commit ──▲            │
+who waits ◀──────────────── settled ◀───────────────────────────────┘
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime, timedelta
+from typing import Any, Literal, Self, TypeVar
+
+import structlog
+
+from eventhub.bus.breaker import BreakerSettings
+from eventhub.bus.counters import Counters, TypeCounters
+from eventhub.bus.dispatcher import Dispatcher
+from eventhub.bus.ending import Ending
+from eventhub.bus.flights import Flight, Flights
+from eventhub.bus.parts import Parts
+from eventhub.bus.processing import Processor, Rules
+from eventhub.bus.publishing import Publisher, new_event
+from eventhub.bus.settings import Tuning, check_choice, check_seconds
+from eventhub.bus.subscriptions import Handler, Subscriptions
+from eventhub.bus.waiting import Waiting
+from eventhub.clock import Clock
+from eventhub.core.lifecycle import Bury, Complete, Outcome, Retry
+from eventhub.core.matching import check_name
+from eventhub.core.retry import RetryPolicy
+from eventhub.errors import EventHubError, InvalidEventError
+from eventhub.store import Store, open_store
+from eventhub.store.values import NewEvent
+from eventhub.store.workers import new_worker
+
+__all__ = ["EventBus"]
+
+log = structlog.get_logger("eventhub.bus")
+
+H = TypeVar("H", bound=Handler)
+
+
+class EventBus:
+    """Handlers in this process for events in a store.
+
+    ``target`` is a path or URL, which the bus opens and closes, or a ``Store``, which stays its owner's.
+
+    - ``retry``, ``timeout`` (seconds a handler may take) and ``breaker`` are for subscriptions without.
+    - ``on_unmatched``: an event that nobody wants is stored as COMPLETED; with ``"keep"`` it stays PENDING.
+    - ``retry_scope``: a retry runs all handlers of the event, or with ``"handler"`` only those that failed.
+    - ``stop_on_first_failure``: later handlers of an attempt do not run after a failure.
+    - ``name``: the queue in the store; buses of one name share the work, others do not see it.
+    - ``clock``: for tests; None lets the database's clock decide what is due.
+    """
+
+    def __init__(
+        self,
+        target: Store | str | os.PathLike[str],
+        *,
+        retry: RetryPolicy = RetryPolicy(),  # noqa: B008 - frozen
+        timeout: float = 30.0,
+        shutdown_timeout: float = 30.0,
+        name: str = "bus",
+        on_unmatched: Literal["complete", "keep"] = "complete",
+        retry_scope: Literal["event", "handler"] = "event",
+        stop_on_first_failure: bool = False,
+        breaker: BreakerSettings | None = None,
+        tuning: Tuning = Tuning(),  # noqa: B008 - frozen
+        clock: Clock | None = None,
+    ) -> None:
+        check_choice("on_unmatched", on_unmatched, "complete", "keep")
+        check_choice("retry_scope", retry_scope, "event", "handler")
+        check_seconds("timeout", timeout)
+        check_seconds("shutdown_timeout", shutdown_timeout, zero=True)
+        self._clock = clock
+        self._parts = Parts(
+            store=target if isinstance(target, Store) else open_store(target),
+            queue=check_name("The bus name", name),
+            worker=new_worker(),
+            tuning=tuning,
+            now=self._now,
+            subscriptions=Subscriptions(timeout=timeout, retry=retry, breaker=breaker),
+            flights=Flights(limit=tuning.concurrency, queue=name),
+            waiting=Waiting(),
+            counters=TypeCounters(),
+        )
+        rules = Rules(only_failed_again=retry_scope == "handler", stop_on_first_failure=stop_on_first_failure)
+        self._processor = Processor(self._parts, rules=rules, timer=self._seconds)
+        self._dispatcher = Dispatcher(self._parts, self._fly)
+        complete = on_unmatched == "complete"
+        self._publisher = Publisher(self._parts, self._fly, retry=retry, complete_unmatched=complete)
+        owned = not isinstance(target, Store)
+        self._ending = Ending(self._parts, self._dispatcher, timeout=shutdown_timeout, owns_store=owned)
+        self._starting = asyncio.Lock()
+        self._tasks: list[asyncio.Task[None]] = []
+
+    @property
+    def name(self) -> str:
+        """The queue in the store that this bus works on."""
+        return self._parts.queue
+
+    @property
+    def store(self) -> Store:
+        return self._parts.store
+
+    @property
+    def counters(self) -> Mapping[str, Counters]:
+        """Numbers by event type: total, retries, success_after_retry, dlq."""
+        return self._parts.counters
+
+    # ------------------------------------------------------------------ life
+
+    async def start(self) -> Self:
+        """Take back what a dead process held and begin to dispatch; harmless when it runs already."""
+        self._ending.check("work")
+        if self._tasks:
+            return self
+        async with self._starting:
+            self._ending.check("work")
+            if self._tasks:
+                return self
+            parts = self._parts
+            recovered = await parts.store.recover(parts.queue, now=parts.now())
+            if recovered.total:
+                log.info(
+                    "recovered",
+                    queue=parts.queue,
+                    events=recovered.abandoned,
+                    worker_lost=list(recovered.buried),
+                )
+            keeping = parts.flights.keep_leases(parts.store, parts.tuning.lease, parts.now)
+            self._tasks = [asyncio.create_task(self._dispatcher.run()), asyncio.create_task(keeping)]
+        return self
+
+    async def shutdown(self) -> None:
+        """Take no more work, finish what is in hand, give back what takes too long, close the store."""
+        await self._ending.shutdown(self._started_tasks)
+
+    async def destroy(self) -> None:
+        """Stop at once, like a crash: what was in hand is recovered at the next start."""
+        await self._ending.destroy(self._started_tasks)
+
+    async def __aenter__(self) -> Self:
+        return await self.start()
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.shutdown()
+
+    async def _started_tasks(self) -> list[asyncio.Task[None]]:
+        async with self._starting:  # a start that is under way comes to its end first
+            return self._tasks
+
+    # --------------------------------------------------------- subscriptions
+
+    def subscribe(
+        self,
+        pattern: str,
+        handler: Handler,
+        *,
+        timeout: float | None = None,
+        retry: Mapping[str, Any] | RetryPolicy | None = None,
+        breaker: BreakerSettings | None = None,
+    ) -> str:
+        """Call the handler for every event whose type fits the pattern; returns the subscription's id.
+
+        ``*`` alone takes everything; else ``*`` stands for exactly one dot-separated segment, and the rest
+        is literal. What is not given is as the bus has it.
+        """
+        self._ending.check("subscriptions")
+        added = self._parts.subscriptions.add(pattern, handler, timeout=timeout, retry=retry, breaker=breaker)
+        self._dispatcher.subscriptions_changed()
+        return added.id
+
+    def on(self, pattern: str, **options: Any) -> Callable[[H], H]:
+        """The same as a decorator; it takes the options of ``subscribe``."""
+
+        def register(handler: H) -> H:
+            self.subscribe(pattern, handler, **options)
+            return handler
+
+        return register
+
+    async def unsubscribe(self, subscription_id: str) -> bool:
+        """Stop calling a handler; False when there is none with that id. A running call goes on."""
+        removed = self._parts.subscriptions.remove(subscription_id)
+        if removed:
+            for event_id, event_type in self._parts.waiting.items():
+                if (
+                    event_id not in self._parts.flights
+                    and self._parts.subscriptions.matching(event_type) is None
+                ):
+                    self._parts.waiting.fail(event_id, _unwanted)
+        return removed
+
+    # --------------------------------------------------------------- publish
+
+    async def publish(
+        self,
+        type: str,  # noqa: A002
+        payload: Any,
+        metadata: Mapping[str, str] | None = None,
+        *,
+        wait: bool = True,
+        ordering_key: str | None = None,
+        idempotency_key: str | None = None,
+        delay: timedelta | float | None = None,
+        tags: str | Iterable[str] | None = None,
+    ) -> int:
+        """Store an event and return its id, once it is COMPLETED or FAILED, retries included.
+
+        With ``wait=False``, or when nobody here wants it, it returns after the commit. Events of one
+        ``ordering_key`` are handled one after the other; an ``idempotency_key`` stands for one event.
+        """
+        self._ending.check("events")
+        event = new_event(
+            self.name,
+            type,
+            payload,
+            metadata=metadata,
+            ordering_key=ordering_key,
+            idempotency_key=idempotency_key,
+            delay=delay,
+            tags=tags,
+        )
+        if not self._tasks:
+            await self.start()
+        return await self._publisher.publish(event, wait=wait)
+
+    async def publish_many(self, events: Iterable[Mapping[str, Any] | tuple[Any, ...]]) -> list[int]:
+        """Store many events in one commit, all or none, and return their ids without waiting for handlers.
+
+        Each is a mapping with the arguments of ``publish``, or a tuple of type, payload and perhaps metadata.
+        """
+        self._ending.check("events")
+        several = [_from_item(self.name, item) for item in events]
+        if not self._tasks:
+            await self.start()
+        return await self._publisher.publish_many(several)
+
+    # -------------------------------------------------------------- internal
+
+    def _now(self) -> datetime | None:
+        return None if self._clock is None else self._clock.now()
+
+    def _seconds(self) -> float:
+        return time.monotonic() if self._clock is None else self._clock.now().timestamp()
+
+    async def _fly(self, flight: Flight) -> None:
+        """Take a claimed event through its attempt and tell everybody concerned how it ended."""
+        try:
+            outcome = await self._processor.process(flight)
+        except asyncio.CancelledError:  # stopped, or lost: the store knows what becomes of it
+            self._dispatcher.follow_soon()
+            raise
+        self._ended(flight, outcome)
+
+    def _ended(self, flight: Flight, outcome: Outcome | None) -> None:
+        event, parts = flight.event, self._parts
+        counters = parts.counters.of(event.type)
+        if isinstance(outcome, Complete):
+            counters.success_after_retry += event.attempts > 1
+            parts.waiting.settled(event.id)
+        elif isinstance(outcome, Bury):
+            counters.dlq += 1
+            parts.waiting.settled(event.id)
+        elif outcome is None:
+            self._dispatcher.follow_soon()
+        else:
+            counters.retries += isinstance(outcome, Retry)
+            if parts.subscriptions.matching(event.type) is None:
+                parts.waiting.fail(event.id, _unwanted)
+            self._dispatcher.due_in(outcome.delay)
+
+
+def _from_item(queue: str, item: Any) -> NewEvent:
+    if isinstance(item, Mapping):
+        details = dict(item)
+        try:
+            event_type, payload = details.pop("type"), details.pop("payload")
+        except KeyError as missing:
+            raise InvalidEventError(
+                f"An event of publish_many has no {missing}; give type and payload."
+            ) from None
+        return new_event(queue, event_type, payload, **details)
+    if isinstance(item, tuple) and len(item) in (2, 3):
+        return new_event(queue, item[0], item[1], metadata=item[2] if len(item) > 2 else None)  # noqa: PLR2004
+    raise InvalidEventError(
+        f"publish_many got {item!r:.80}; give mappings, or tuples of type, payload and metadata."
+    )
+
+
+def _unwanted(event_id: int) -> EventHubError:
+    return EventHubError(
+        f"Event {event_id} is not settled and nobody here wants it any more: its last subscription went. "
+        "It stays PENDING until a subscription matches it."
+    )

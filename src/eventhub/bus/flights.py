@@ -1,0 +1,136 @@
+"""The events that are in this bus's hands: how many there may be, and their leases, which are kept alive."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+import structlog
+
+from eventhub.core.events import Event, QueuedEvent
+from eventhub.errors import StoreClosed, StoreError
+from eventhub.store.contract import Store
+from eventhub.store.values import Claim
+
+__all__ = ["Flight", "Flights"]
+
+log = structlog.get_logger("eventhub.bus")
+
+EXTENSIONS_PER_LEASE: Final = 3
+_EVENT_FIELDS: Final = Event.__struct_fields__
+
+
+class Flight:
+    """One claimed event on its way through its handlers."""
+
+    __slots__ = ("event", "held", "settling", "task")
+
+    def __init__(self, claim: Claim, queue: str, task: asyncio.Task[Any]) -> None:
+        self.held = claim.held
+        self.event = _in_hand(claim, queue)
+        self.task = task
+        self.settling = False  # once its handlers have ended, nobody cancels it any more
+
+
+class Flights:
+    """The slots of a bus and what is in them. A slot is taken before work is claimed."""
+
+    def __init__(self, *, limit: int, queue: str) -> None:
+        self.on_free: Callable[[], None] = _nothing
+        self._free = limit
+        self._queue = queue
+        self._by_event: dict[int, Flight] = {}
+        self._tasks: dict[asyncio.Task[Any], Flight | None] = {}
+
+    @property
+    def free(self) -> int:
+        return self._free
+
+    @property
+    def tasks(self) -> set[asyncio.Task[Any]]:
+        """What a drain waits for."""
+        return set(self._tasks)
+
+    def __iter__(self) -> Iterator[Flight]:
+        return iter(list(self._by_event.values()))
+
+    def __contains__(self, event_id: int) -> bool:
+        return event_id in self._by_event
+
+    def reserve(self, slots: int = 1) -> bool:
+        """Take slots; False when there are not so many."""
+        if self._free < slots:
+            return False
+        self._free -= slots
+        return True
+
+    def give_back(self, slots: int = 1) -> None:
+        self._free += slots
+        self.on_free()
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[Any]:
+        """Start work in a reserved slot; the slot is free again when the work ends."""
+        task = asyncio.create_task(work)
+        self._tasks[task] = None
+        task.add_done_callback(self._ended)
+        return task
+
+    def board(self, claim: Claim, task: asyncio.Task[Any]) -> Flight:
+        """The claim is in hand until the task ends."""
+        flight = Flight(claim, self._queue, task)
+        self._tasks[task] = self._by_event[claim.held.id] = flight
+        return flight
+
+    def launch(self, claim: Claim, fly: Callable[[Flight], Coroutine[Any, Any, None]]) -> None:
+        """Both at once, for a claim that has a slot already."""
+        boarded: list[Flight] = []
+
+        async def run() -> None:
+            await fly(boarded[0])
+
+        boarded.append(self.board(claim, self.spawn(run())))
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        flight = self._tasks.pop(task)
+        if flight is not None and self._by_event.get(flight.held.id) is flight:
+            del self._by_event[flight.held.id]
+        if not task.cancelled() and (error := task.exception()) is not None:
+            event_id = flight.event.id if flight else None
+            log.error("attempt_broke_off", event_id=event_id, error=str(error), exc_info=error)
+        self.give_back()
+
+    async def keep_leases(self, store: Store, lease: timedelta, now: Callable[[], datetime | None]) -> None:
+        """Extend every lease in hand, again and again; what turns out lost runs elsewhere and stops here."""
+        every = lease.total_seconds() / EXTENSIONS_PER_LEASE
+        while True:
+            await asyncio.sleep(every)
+            in_hand = list(self)
+            try:
+                lost = await store.extend([flight.held for flight in in_hand], lease, now=now())
+            except StoreClosed:
+                return
+            except StoreError as error:
+                log.warning("lease_extension_failed", claims=len(in_hand), error=str(error))
+                continue
+            for flight in in_hand:
+                if flight.held.id in lost and not flight.settling and not flight.task.done():
+                    log.warning("claim_lost", event_id=flight.event.id, event_type=flight.event.type)
+                    flight.task.cancel()
+
+
+def _nothing() -> None:
+    """What happens when a slot is free and nobody has asked to be told."""
+
+
+def _in_hand(claim: Claim, queue: str) -> QueuedEvent:
+    """The event as its handlers get it: with the attempt's number, and the fence to guard writes with."""
+    facts = {name: getattr(claim.event, name) for name in _EVENT_FIELDS}
+    return QueuedEvent(
+        **facts,
+        queue=queue,
+        fence=claim.held.fence,
+        updated_at=claim.claimed_at,
+        lease_expires_at=claim.lease_expires_at,
+    )

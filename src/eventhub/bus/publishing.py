@@ -1,0 +1,214 @@
+"""From a publisher's call to a stored event.
+
+An event that somebody here wants is stored and claimed in one commit, so its handlers can start at once.
+Without a free slot, or when it may have to wait, it is stored as ready and the dispatcher finds it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any, Final
+
+from eventhub.bus.flights import Flight
+from eventhub.bus.parts import Parts
+from eventhub.core import strict_json
+from eventhub.core.events import Event, Status
+from eventhub.core.matching import check_type, parse_tags
+from eventhub.core.retry import RetryPolicy
+from eventhub.errors import EventBusShutdownError, InvalidEventError
+from eventhub.store.rows import split_tags
+from eventhub.store.values import Claim, Held, NewEvent, Published, Route
+
+__all__ = ["Publisher", "new_event"]
+
+MAX_KEY: Final = 255
+FIRST_FENCE: Final = 1
+
+
+def new_event(
+    queue: str,
+    event_type: str,
+    payload: Any,
+    *,
+    metadata: Mapping[str, str] | None = None,
+    ordering_key: str | None = None,
+    idempotency_key: str | None = None,
+    delay: timedelta | float | None = None,
+    tags: str | Iterable[str] | None = None,
+) -> NewEvent:
+    """The event checked from end to end; whatever is wrong with it is said before anything is stored."""
+    return NewEvent(
+        type=check_type(event_type),
+        payload=strict_json.dump(payload),
+        route=Route(queue),
+        metadata=strict_json.dump_metadata(dict(metadata) if isinstance(metadata, Mapping) else metadata),
+        tags=",".join(parse_tags(tags)) or None,
+        ordering_key=_check_key("ordering_key", ordering_key),
+        idempotency_key=_check_key("idempotency_key", idempotency_key),
+        delay=_check_delay(delay),
+    )
+
+
+class Publisher:
+    """Stores events for one bus."""
+
+    def __init__(
+        self,
+        parts: Parts,
+        fly: Callable[[Flight], Coroutine[Any, Any, None]],
+        *,
+        retry: RetryPolicy,
+        complete_unmatched: bool,
+    ) -> None:
+        self._store, self._worker, self._now = parts.store, parts.worker, parts.now
+        self._lease, self._counters = parts.tuning.lease, parts.counters
+        self._subscriptions, self._flights, self._waiting = parts.subscriptions, parts.flights, parts.waiting
+        self._retry, self._complete_unmatched = retry, complete_unmatched
+        self._fly = fly
+
+    async def publish(self, event: NewEvent, *, wait: bool) -> int:
+        """Store one event and, if asked and if somebody here wants it, wait until it is settled."""
+        if not self._prepare(event):
+            return (await self._store_all([event]))[0].id
+        if event.ordering_key is None and event.delay is None and self._flights.reserve():
+            return await self._publish_leased(event, wait=wait)
+        (published,) = await self._store_all([event])
+        if wait:
+            await self._settled(published, self._waiting.join(published.id, event.type))
+        return published.id
+
+    async def publish_many(self, events: Sequence[NewEvent]) -> list[int]:
+        """Store events in one commit, all or none; the dispatcher takes them from there."""
+        for event in events:
+            self._prepare(event)
+        return [published.id for published in await self._store_all(events)]
+
+    def _prepare(self, event: NewEvent) -> bool:
+        """Whether somebody here wants it; if not, it is complete as it is or kept for who comes later."""
+        matched = self._subscriptions.matching(event.type)
+        event.max_attempts = (matched.policy if matched else self._retry).max_attempts
+        event.completed = matched is None and self._complete_unmatched
+        return matched is not None
+
+    async def _store_all(self, events: Sequence[NewEvent]) -> list[Published]:
+        stored = await self._store.publish(events, now=self._now())
+        for event, published in zip(events, stored, strict=True):
+            self._counters.of(event.type).total += not published.duplicate
+        return stored
+
+    async def _publish_leased(self, event: NewEvent, *, wait: bool) -> int:
+        """Store it claimed, in a task of its own: a publisher that is cancelled orphans no claim."""
+        event.worker, event.lease = self._worker, self._lease
+        ticket = _Ticket(wait=wait)
+        task = self._flights.spawn(self._carry(event, ticket))
+        task.add_done_callback(ticket.task_ended)
+        try:
+            published = await asyncio.shield(ticket.stored)
+        except asyncio.CancelledError:
+            ticket.leave()
+            raise
+        if ticket.waiter is not None:
+            await self._settled(published, ticket.waiter)
+        return published.id
+
+    async def _carry(self, event: NewEvent, ticket: _Ticket) -> None:
+        try:
+            (published,) = await self._store_all([event])
+        except Exception as error:  # noqa: BLE001 - it is the publisher's
+            ticket.stored.set_exception(error)
+            return
+        if ticket.wait:
+            ticket.waiter = self._waiting.join(published.id, event.type)
+        ticket.stored.set_result(published)
+        task = asyncio.current_task()
+        if published.leased and task is not None:
+            await self._fly(self._flights.board(_claim(event, published, self._lease), task))
+
+    async def _settled(self, published: Published, waiter: asyncio.Future[None]) -> None:
+        if published.duplicate and published.id not in self._flights:
+            standing = await self._store.current([published.id])
+            if published.id not in standing:  # the first event of this key is settled already
+                self._waiting.settled(published.id)
+        await waiter
+
+
+class _Ticket:
+    """What a publisher holds while a task stores its event."""
+
+    def __init__(self, *, wait: bool) -> None:
+        self.stored: asyncio.Future[Published] = asyncio.get_running_loop().create_future()
+        self.waiter: asyncio.Future[None] | None = None
+        self.wait = wait
+
+    def leave(self) -> None:
+        """The publisher was cancelled; its event goes on without it."""
+        self.wait = False
+        if self.waiter is not None:
+            self.waiter.cancel()
+
+    def task_ended(self, _: asyncio.Task[Any]) -> None:
+        if not self.stored.done():
+            self.stored.set_exception(
+                EventBusShutdownError(
+                    "The bus was destroyed while the event was being stored; publish it again."
+                )
+            )
+        with suppress(asyncio.CancelledError):
+            self.stored.exception()  # seen, so that asyncio does not report it when the publisher is gone
+
+
+def _claim(event: NewEvent, published: Published, lease: timedelta) -> Claim:
+    """The claim that the store made while it stored the event."""
+    return Claim(
+        held=Held(published.id, FIRST_FENCE),
+        event=Event(
+            id=published.id,
+            type=event.type,
+            payload=strict_json.decode(event.payload),
+            metadata=strict_json.decode(event.metadata) if event.metadata else {},
+            tags=split_tags(event.tags),
+            idempotency_key=event.idempotency_key,
+            created_at=published.created_at,
+            status=Status.PROCESSING,
+            attempts=1,
+        ),
+        max_attempts=event.max_attempts,
+        lease_expires_at=published.created_at + lease,
+        claimed_at=published.created_at,
+    )
+
+
+def _check_key(name: str, value: Any) -> str | None:
+    if value is None:
+        return None
+    if (
+        not isinstance(value, str)
+        or not 1 <= len(value) <= MAX_KEY
+        or "\x00" in value
+        or not _is_unicode(value)
+    ):
+        raise InvalidEventError(f"{name} is {value!r:.60}; give 1 to {MAX_KEY} characters without NUL.")
+    return value
+
+
+def _is_unicode(value: str) -> bool:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _check_delay(delay: Any) -> timedelta | None:
+    if delay is None:
+        return None
+    try:
+        wait = delay if isinstance(delay, timedelta) else timedelta(seconds=delay)
+    except (TypeError, ValueError, OverflowError):
+        wait = timedelta(-1)
+    if not timedelta(0) <= wait <= timedelta(days=3650):
+        raise InvalidEventError(f"delay is {delay!r}; give seconds or a timedelta, from 0 to ten years.")
+    return wait or None
