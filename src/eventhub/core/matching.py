@@ -1,0 +1,74 @@
+"""Names, patterns and tags: what an event type may look like, and who wants which."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable  # noqa: TC003
+from typing import Final
+
+import msgspec
+
+from eventhub.errors import InvalidEventError, InvalidPatternError
+
+__all__ = ["Pattern", "check_name", "check_type", "parse_tags"]
+
+MAX_LENGTH: Final = 128
+MAX_WILDCARDS: Final = 8
+_NAME: Final = re.compile(r"[A-Za-z0-9._:-]{1,128}\Z")
+
+
+def check_name(kind: str, value: object) -> str:
+    """The value itself if it is a good event type, tag or queue name, else an error that says what is."""
+    if isinstance(value, str) and _NAME.match(value):
+        return value
+    shown = repr(value if not isinstance(value, str) or len(value) <= MAX_LENGTH else value[:40] + "…")
+    raise InvalidEventError(
+        f"{kind} {shown} is not usable: give 1 to {MAX_LENGTH} letters, digits, dots, colons, underscores or hyphens."
+    )
+
+
+def check_type(value: object) -> str:
+    """The value itself if it is a good event type."""
+    return check_name("The event type", value)
+
+
+class Pattern(msgspec.Struct, frozen=True):
+    """A subscription pattern: ``*`` alone takes all, else ``*`` is exactly one dot-separated segment.
+
+    Everything else is literal. Matching compares segment by segment, so it is linear for any input.
+    """
+
+    text: str
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.text, str) or not self.text:
+            raise InvalidPatternError(f"The pattern {self.text!r} is empty; use '*' to take every event.")
+        if len(self.text) > MAX_LENGTH:
+            raise InvalidPatternError(
+                f"The pattern has {len(self.text)} characters; at most {MAX_LENGTH} are allowed."
+            )
+        wildcards = self.text.split(".").count("*")
+        if wildcards > MAX_WILDCARDS:
+            raise InvalidPatternError(
+                f"The pattern {self.text!r} has {wildcards} wildcards; at most {MAX_WILDCARDS} are allowed."
+            )
+
+    def matches(self, event_type: str) -> bool:
+        if self.text in ("*", event_type):
+            return True
+        if "*" not in self.text:
+            return False
+        wanted, given = self.text.split("."), event_type.split(".")
+        if len(wanted) != len(given):
+            return False
+        return all(w in ("*", g) and (w != "*" or g != "") for w, g in zip(wanted, given, strict=True))
+
+
+def parse_tags(tags: str | Iterable[str] | None) -> tuple[str, ...]:
+    """Tags as a sorted set without blanks around them, from ``"a, b"`` or ``["a", "b"]``."""
+    if tags is None:
+        return ()
+    parts = tags.split(",") if isinstance(tags, str) else list(tags)
+    cleaned = {part.strip() if isinstance(part, str) else part for part in parts}
+    cleaned.discard("")
+    return tuple(sorted(check_name("The tag", tag) for tag in cleaned))

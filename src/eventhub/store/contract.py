@@ -1,0 +1,368 @@
+"""The store's contract: what every engine can do, and the parts that are the same for all of them.
+
+Publishing and settling go through group commit; every state change is one guarded statement (id, fence and state must
+match); due times are judged by the database's clock unless a ``now`` is given. All operations take batches.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Generator, Iterable, Sequence  # noqa: TC003
+from datetime import datetime, timedelta  # noqa: TC003
+from typing import Any, ClassVar, Self
+
+from eventhub.core.events import DeadEvent, LogEntry, QueuedEvent  # noqa: TC001
+from eventhub.core.lifecycle import Release, Retry
+from eventhub.core.matching import check_name
+from eventhub.errors import EventHubError, StoreClosed
+from eventhub.store.batching import Answer, Batcher
+from eventhub.store.values import (
+    Claim,
+    Current,
+    DeadPage,
+    EventFilter,
+    Held,
+    NewEvent,
+    Published,
+    QueueStats,
+    Report,
+    Settled,
+    Tended,
+)
+from eventhub.store.wakeups import Wakeups
+from eventhub.store.workers import is_dead
+
+__all__ = ["Store"]
+
+TEND_EVERY = 0.1
+"""Seconds between two looks for due retries and ended leases, while claims keep coming."""
+TEND_SHARE = 20
+"""A look that took t seconds is not repeated before this many times t, so tending stays a small share of the work."""
+
+
+class Store(ABC):
+    """A database of events and deliveries. Opens itself on first use; faces share it.
+
+    ``await store`` opens it at once, ``async with store`` opens it and closes it at the end.
+    """
+
+    engine: ClassVar[str]
+
+    def __init__(self, url: str, *, batch: int = 1000, lanes: int = 1) -> None:
+        self.url = url
+        self.wakeups = Wakeups()
+        self._opening = asyncio.Lock()
+        self._is_open = False
+        self._is_closed = False
+        self._publishing = Batcher(self._publish_calls, limit=batch, lanes=lanes)
+        self._settling = Batcher(self._settle_calls, limit=batch, lanes=lanes)
+        self._tend_at = 0.0
+        self._background: set[asyncio.Task[Any]] = set()
+
+    # ------------------------------------------------------------------ life
+
+    async def open(self) -> Self:
+        """Connect and bring the tables up to date; harmless when it is open already."""
+        if self._is_open:
+            return self
+        async with self._opening:
+            if self._is_closed:
+                raise StoreClosed(f"The store {self.url} was closed; open it again with open_store({self.url!r}).")
+            if not self._is_open:
+                await self._open()
+                self._is_open = True
+        return self
+
+    async def close(self) -> None:
+        """Finish what is on its way and let go of the database; harmless when it is closed already."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        was_open, self._is_open = self._is_open, False
+        for task in self._background:
+            task.cancel()
+        await asyncio.gather(*self._background, return_exceptions=True)
+        await self._publishing.drain()
+        await self._settling.drain()
+        if was_open:
+            await self._close()
+        self.wakeups.wake()
+
+    @property
+    def closed(self) -> bool:
+        return self._is_closed
+
+    def __await__(self) -> Generator[Any, None, Self]:
+        return self.open().__await__()
+
+    async def __aenter__(self) -> Self:
+        return await self.open()
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    # -------------------------------------------------------------- publish
+
+    async def publish(
+        self, events: Sequence[NewEvent], *, connection: Any = None, now: datetime | None = None
+    ) -> list[Published]:
+        """Store the events, all or none; returns after the commit.
+
+        With ``connection`` they join the caller's own transaction, and nothing is promised before its commit.
+        """
+        await self.open()
+        if not events:
+            return []
+        if connection is not None:
+            return await self._publish_within(connection, events, now)
+        if now is not None:
+            (answer,) = await self._publish_all([events], now)
+            if isinstance(answer, Exception):
+                raise answer
+            published = answer
+        else:
+            published = await self._publishing.put(events)
+        for queue in {event.route.queue for event in events if not (event.completed or event.worker)}:
+            self._announce(queue)
+        return published
+
+    async def _publish_calls(self, calls: list[Sequence[NewEvent]]) -> list[Answer[Published]]:
+        return await self._publish_all(calls, None)
+
+    # ---------------------------------------------------------------- claim
+
+    async def claim(
+        self,
+        queue: str,
+        *,
+        worker: str,
+        lease: timedelta,
+        limit: int = 1,
+        tags: Iterable[str] | None = None,
+        max_attempts: int | None = None,
+        now: datetime | None = None,
+    ) -> list[Claim]:
+        """Lease up to ``limit`` ready deliveries of a queue to a worker, oldest first.
+
+        Abandoned and due ones are made ready first: always when a ``now`` is given, else a few times a second.
+        """
+        await self.open()
+        check_name("The queue", queue)
+        wanted = None if tags is None else frozenset(tags)
+        if now is not None:
+            await self.tend(now=now)
+            return await self._claim(queue, wanted, worker, lease, limit, max_attempts, now)
+        claims = await self._claim(queue, wanted, worker, lease, limit, max_attempts, None)
+        if claims:
+            if time.monotonic() >= self._tend_at:
+                self._spawn(self.tend())
+        elif (await self.tend()).total:
+            claims = await self._claim(queue, wanted, worker, lease, limit, max_attempts, None)
+        return claims
+
+    async def claim_ids(
+        self, ids: Sequence[int], *, worker: str, lease: timedelta, now: datetime | None = None
+    ) -> list[Claim]:
+        """Lease chosen deliveries, those of them that are ready."""
+        await self.open()
+        return await self._claim_ids(ids, worker, lease, now) if ids else []
+
+    async def extend(self, held: Sequence[Held], lease: timedelta, *, now: datetime | None = None) -> set[int]:
+        """Lengthen leases to ``lease`` from now; returns the ids whose claim is lost."""
+        await self.open()
+        return await self._extend(held, lease, now) if held else set()
+
+    # --------------------------------------------------------------- settle
+
+    async def settle(self, reports: Sequence[Report], *, now: datetime | None = None) -> list[Settled]:
+        """Record how claims ended; a report whose claim is no longer current changes nothing and says so."""
+        await self.open()
+        if not reports:
+            return []
+        settled = await (self._settling.put(reports) if now is None else self._settle(list(reports), now))
+        if any(report.held.lane is not None or isinstance(report.outcome, Retry | Release) for report in reports):
+            self._announce(None)  # a successor stepped forward, or something is ready again
+        return settled
+
+    async def _settle_calls(self, calls: list[Sequence[Report]]) -> list[Answer[Settled]]:
+        settled = iter(await self._settle([report for call in calls for report in call], None))
+        return [[next(settled) for _ in call] for call in calls]
+
+    # ----------------------------------------------------------------- tend
+
+    async def tend(self, *, now: datetime | None = None, limit: int = 1000) -> Tended:
+        """Make due retries ready and take back claims whose lease has ended; safe from any number of processes."""
+        await self.open()
+        started = time.monotonic()
+        tended = await self._tend(now, limit)
+        took = time.monotonic() - started
+        self._tend_at = started + max(TEND_EVERY, took * TEND_SHARE)
+        if tended.total:
+            self._announce(None)
+        return tended
+
+    async def recover(self, queue: str, *, now: datetime | None = None) -> Tended:
+        """Take back the claims of workers that are known to be dead, without waiting for their leases."""
+        await self.open()
+        dead = [worker for worker in await self._holders(queue) if is_dead(worker)]
+        return await self.take_back(dead, now=now)
+
+    async def take_back(self, workers: Sequence[str], *, now: datetime | None = None) -> Tended:
+        """Abandon every claim of these workers: each counts as an attempt."""
+        await self.open()
+        tended = await self._take_back(workers, now) if workers else Tended()
+        if tended.total:
+            self._announce(None)
+        return tended
+
+    # ------------------------------------------------------------- wake-ups
+
+    def _announce(self, queue: str | None) -> None:
+        """There may be work: tell this process now and the others soon."""
+        self.wakeups.wake(queue)
+        self._notify(queue)
+
+    def _notify(self, queue: str | None) -> None:
+        """Tell other processes, where the engine can."""
+
+    async def wait(self, queue: str, *, since: int, timeout: float) -> bool:
+        """Wait until there may be work, at most ``timeout`` seconds, and no longer than until something is due."""
+        due = await self.next_due()
+        return await self.wakeups.wait(queue, since=since, timeout=timeout if due is None else min(timeout, due))
+
+    def _spawn(self, work: Any) -> None:
+        task = asyncio.create_task(_quietly(work))
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+
+    # ------------------------------------------------------ for the engines
+
+    @abstractmethod
+    async def _open(self) -> None: ...
+    @abstractmethod
+    async def _close(self) -> None: ...
+    @abstractmethod
+    async def _publish_all(
+        self, calls: list[Sequence[NewEvent]], now: datetime | None
+    ) -> list[Answer[Published]]: ...
+    @abstractmethod
+    async def _publish_within(
+        self, connection: Any, events: Sequence[NewEvent], now: datetime | None
+    ) -> list[Published]: ...
+    @abstractmethod
+    async def _claim(
+        self,
+        queue: str,
+        tags: frozenset[str] | None,
+        worker: str,
+        lease: timedelta,
+        limit: int,
+        max_attempts: int | None,
+        now: datetime | None,
+    ) -> list[Claim]: ...
+    @abstractmethod
+    async def _claim_ids(
+        self, ids: Sequence[int], worker: str, lease: timedelta, now: datetime | None
+    ) -> list[Claim]: ...
+    @abstractmethod
+    async def _extend(self, held: Sequence[Held], lease: timedelta, now: datetime | None) -> set[int]: ...
+    @abstractmethod
+    async def _settle(self, reports: list[Report], now: datetime | None) -> list[Settled]: ...
+    @abstractmethod
+    async def _tend(self, now: datetime | None, limit: int) -> Tended: ...
+    @abstractmethod
+    async def _holders(self, queue: str) -> list[str]: ...
+    @abstractmethod
+    async def _take_back(self, workers: Sequence[str], now: datetime | None) -> Tended: ...
+
+    # ---------------------------------------------------- reading and tools
+
+    @abstractmethod
+    async def next_due(self) -> float | None:
+        """Seconds until the next retry is due or the next lease ends; None when there is neither."""
+
+    @abstractmethod
+    async def ready(self, queue: str, *, after_id: int = 0, limit: int = 1000) -> list[tuple[int, str]]:
+        """Ready deliveries of a queue without claiming them: (id, event type), oldest first."""
+
+    @abstractmethod
+    async def current(self, ids: Sequence[int]) -> dict[int, Current]:
+        """How deliveries stand; those that are settled or unknown are missing."""
+
+    @abstractmethod
+    async def event(self, event_id: int) -> QueuedEvent | None:
+        """One event with its status and counters; None when there is none with that id."""
+
+    @abstractmethod
+    async def events(self, wanted: EventFilter) -> list[QueuedEvent]:
+        """Events that fit the filter, newest first, at most its limit."""
+
+    @abstractmethod
+    async def log(self, event_id: int) -> list[LogEntry]:
+        """What happened to an event, in order."""
+
+    @abstractmethod
+    async def stats(self, queue: str | None = None) -> list[QueueStats]:
+        """Every queue in numbers, or one of them."""
+
+    @abstractmethod
+    async def dead(self, *, queue: str | None = None, offset: int = 0, limit: int = 100) -> DeadPage:
+        """A page of the dead letter queue, newest event first, and how many there are in all."""
+
+    @abstractmethod
+    async def dead_event(self, event_id: int) -> DeadEvent | None:
+        """The latest dead letter of an event, also one that was retried since."""
+
+    @abstractmethod
+    async def retry_dead(self, ids: Sequence[int], *, by: str, now: datetime | None = None) -> set[int]:
+        """Give dead events a fresh start: counters at zero, due now; returns the ids that were dead."""
+
+    @abstractmethod
+    async def purge_dead(
+        self, *, older_than: timedelta, by: str = "dead_at", queue: str | None = None, now: datetime | None = None
+    ) -> int:
+        """Delete dead letters, and their events, of that age or older; returns how many. Parked ones stay."""
+
+    @abstractmethod
+    async def unpark(self, queue: str, ordering_key: str, *, by: str, now: datetime | None = None) -> bool:
+        """Let a key go on past its dead head; False when the key is not parked."""
+
+    @abstractmethod
+    async def reset(self, event_id: int, *, reason: str, now: datetime | None = None) -> bool:
+        """Make a delivery that is being worked on ready at once; False when it is not being worked on."""
+
+    @abstractmethod
+    async def record_results(
+        self, held: Held, results: Sequence[tuple[str, str, str | None]], *, now: datetime | None = None
+    ) -> bool:
+        """Remember handlers' results (handler id, kind, message) of a claim; False when the claim is lost."""
+
+    @abstractmethod
+    async def handler_results(self, event_ids: Sequence[int]) -> dict[int, dict[str, tuple[str, str | None]]]:
+        """Remembered results by event and handler: (kind, message)."""
+
+    @abstractmethod
+    async def guard(self, event_id: int, step: str, *, now: datetime | None = None) -> bool:
+        """Mark a step of an event as done; True when it was not marked before."""
+
+    @abstractmethod
+    async def is_guarded(self, event_id: int, step: str) -> bool:
+        """Whether a step of an event is marked as done."""
+
+    @abstractmethod
+    async def schema_version(self) -> int:
+        """The version of the tables in the database."""
+
+    @abstractmethod
+    async def describe(self) -> dict[str, Any]:
+        """Facts about the database for ``eventhub doctor``: versions, settings, sizes."""
+
+
+async def _quietly(work: Any) -> None:
+    """Background work whose failure shows up again at the next call that needs its result."""
+    try:
+        await work
+    except EventHubError:
+        pass

@@ -1,0 +1,72 @@
+"""From a URL to a store: ``app.db``, ``sqlite:///app.db``, ``:memory:`` or ``postgresql://user@host/db``."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from eventhub.errors import SettingsError, StoreError
+
+if TYPE_CHECKING:
+    from eventhub.store.contract import Store
+
+__all__ = ["open_store"]
+
+_SYNCHRONOUS = ("FULL", "NORMAL", "EXTRA")
+
+
+def open_store(url: str | os.PathLike[str], **options: Any) -> Store:
+    """The store that the URL names. It opens itself on first use; ``await`` it to open it now.
+
+    SQLite takes ``synchronous="FULL" | "NORMAL" | "EXTRA"``, PostgreSQL ``pool_size=10``; both also as URL parameters.
+    """
+    text = os.fspath(url)
+    scheme = text.partition("://")[0] if "://" in text else ""
+    if scheme in ("postgresql", "postgres"):
+        return _postgres(text, options)
+    if scheme not in ("", "sqlite"):
+        raise SettingsError(
+            f"{_hidden(text)} is not a store URL: give a path such as app.db, sqlite:///app.db, :memory:, "
+            "or postgresql://user@host/database."
+        )
+    return _sqlite(text, options)
+
+
+def _sqlite(text: str, options: dict[str, Any]) -> Store:
+    from eventhub.store.sqlite import SqliteStore  # noqa: PLC0415 - only the engine in use is imported
+
+    path = text
+    if text.startswith("sqlite:"):
+        parts = urlsplit(text)
+        path = unquote(parts.netloc + parts.path).removeprefix("/") or ":memory:"
+        options = {**dict(parse_qsl(parts.query)), **options}
+    if not path:
+        raise SettingsError("The path of the store is empty; give one such as app.db, or :memory:.")
+    synchronous = str(options.pop("synchronous", "FULL")).upper()
+    if synchronous not in _SYNCHRONOUS:
+        raise SettingsError(f"synchronous is {synchronous!r}; give one of {', '.join(_SYNCHRONOUS)}.")
+    _no_more(options, "synchronous")
+    return SqliteStore(path, synchronous=synchronous)
+
+
+def _postgres(text: str, options: dict[str, Any]) -> Store:
+    try:
+        from eventhub.store.postgres import PostgresStore  # noqa: PLC0415
+    except ImportError as error:
+        raise StoreError("PostgreSQL needs its driver: pip install 'eventhub[postgres]'.") from error
+
+    pool_size = options.pop("pool_size", 10)
+    _no_more(options, "pool_size")
+    return PostgresStore(text, pool_size=int(pool_size))
+
+
+def _no_more(options: dict[str, Any], known: str) -> None:
+    if options:
+        raise SettingsError(f"Unknown option {', '.join(sorted(options))} for this store; it takes {known}.")
+
+
+def _hidden(url: str) -> str:
+    """The URL without what may be a password."""
+    head, _, tail = url.partition("://")
+    return f"{head}://{tail.rpartition('@')[2]}" if tail else url

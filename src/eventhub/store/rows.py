@@ -1,0 +1,182 @@
+"""Rows of either engine turned into values; only the form of times and JSON differs, and is passed in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence  # noqa: TC003
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from eventhub.core.events import Action, DeadEvent, Event, LogEntry, QueuedEvent, Status
+from eventhub.core.lifecycle import State, event_status
+from eventhub.core.strict_json import decode
+from eventhub.store.values import Claim, Held, QueueStats
+
+__all__ = ["from_micros", "micros", "queue_stats", "to_claims", "to_dead", "to_log", "to_queued"]
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+_NO_METADATA: dict[str, str] = {}
+
+
+def micros(moment: datetime) -> int:
+    """Microseconds since 1970, exact."""
+    return (moment - EPOCH) // _MICROSECOND
+
+
+def from_micros(value: int) -> datetime:
+    return EPOCH + timedelta(microseconds=value)
+
+
+def split_tags(text: str | None) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(",") if part.strip()) if text else ()
+
+
+def to_claims(
+    rows: Iterable[Sequence[Any]], *, raised: int, now: datetime, until: datetime, time: Callable[[Any], datetime]
+) -> list[Claim]:
+    """Claimed rows: id, fence, attempts, failures, lane, max_attempts, then the event's columns.
+
+    ``raised`` is what the claim added to fence and attempts after the row was read.
+    """
+    return [
+        Claim(
+            Held(row[0], row[1] + raised, row[4]),
+            Event(
+                id=row[15],
+                type=row[6],
+                payload=decode(row[7]),
+                metadata=decode(row[8]) if row[8] else _NO_METADATA,
+                tags=split_tags(row[9]),
+                title=row[10],
+                description=row[11],
+                ordering_key=row[12],
+                idempotency_key=row[13],
+                created_at=time(row[14]),
+                status=Status.PROCESSING,
+                attempts=row[2] + raised,
+                retry_count=row[3],
+            ),
+            row[5],
+            until,
+            now,
+        )
+        for row in rows
+    ]
+
+
+def to_queued(row: Sequence[Any], time: Callable[[Any], datetime]) -> QueuedEvent:
+    """A row of the view ``event_states``."""
+    (id_, type_, payload, metadata, tags, title, description, ordering_key, idempotency_key, created_at, queue) = row[:11]
+    (state, dead_status, attempts, failures, fence, lease_ends, next_retry, errors, updated_at) = row[11:20]
+    status = event_status(
+        open_states=frozenset() if state is None else frozenset({State(state)}),
+        dead=frozenset() if dead_status is None else frozenset({Status(dead_status)}),
+        completed=False,
+    )
+    return QueuedEvent(
+        id=id_,
+        type=type_,
+        payload=decode(payload),
+        metadata=decode(metadata) if metadata else {},
+        tags=split_tags(tags),
+        title=title,
+        description=description,
+        ordering_key=ordering_key,
+        idempotency_key=idempotency_key,
+        created_at=time(created_at),
+        status=status,
+        attempts=attempts,
+        # A completed event's last attempt was good, so all the others before it had failed.
+        retry_count=max(attempts - 1, 0) if failures is None else failures,
+        queue=queue,
+        fence=fence or 0,
+        updated_at=time(updated_at),
+        lease_expires_at=None if lease_ends is None else time(lease_ends),
+        next_retry_at=None if next_retry is None else time(next_retry),
+        errors=tuple(decode(errors)) if errors else (),
+    )
+
+
+def to_dead(row: Sequence[Any], time: Callable[[Any], datetime]) -> DeadEvent:
+    (id_, type_, payload, metadata, tags, title, description, ordering_key, idempotency_key, created_at) = row[:10]
+    (status, attempts, failures, errors, dead_at, reason, queue, worker, retried_at, retried_by) = row[10:20]
+    return DeadEvent(
+        id=id_,
+        type=type_,
+        payload=decode(payload),
+        metadata=decode(metadata) if metadata else {},
+        tags=split_tags(tags),
+        title=title,
+        description=description,
+        ordering_key=ordering_key,
+        idempotency_key=idempotency_key,
+        created_at=time(created_at),
+        status=Status(status),
+        attempts=attempts,
+        retry_count=failures,
+        errors=decode(errors) if errors else [],
+        dead_at=time(dead_at),
+        reason=reason,
+        queue=queue,
+        worker=worker,
+        retried_at=None if retried_at is None else time(retried_at),
+        retried_by=retried_by,
+    )
+
+
+def to_log(row: Sequence[Any], time: Callable[[Any], datetime]) -> LogEntry:
+    id_, event_id, delivery_id, action, worker, attempt, fence, status_code, error, execution_ms, created_at = row
+    return LogEntry(
+        id=id_,
+        event_id=event_id,
+        delivery_id=delivery_id,
+        action=Action(action),
+        worker=worker,
+        attempt=attempt,
+        fence=fence,
+        status_code=status_code,
+        error=error,
+        execution_ms=execution_ms,
+        created_at=time(created_at),
+    )
+
+
+def queue_stats(counts: dict[str, list[Sequence[Any]]], only: str | None) -> list[QueueStats]:
+    """Numbers by queue from the counting queries, keyed by the queries' names."""
+    names = sorted({row[0] for rows in counts.values() for row in rows} | ({only} if only else set()))
+    return [_one_queue(name, counts) for name in names if only in (None, name)]
+
+
+def _one_queue(name: str, counts: dict[str, list[Sequence[Any]]]) -> QueueStats:
+    mine = {query: [row for row in rows if row[0] == name] for query, rows in counts.items()}
+    by_state = {State(row[1]): row[2] for row in mine["count_open"]}
+    by_status = {Status(row[1]): row[2] for row in mine["count_dead"]}
+    total = sum(row[1] for row in mine["count_events"])
+    pending = sum(count for state, count in by_state.items() if state is not State.LEASED)
+    processing = by_state.get(State.LEASED, 0)
+    dead = sum(by_status.values())
+    depth = {
+        Status.PENDING: pending,
+        Status.PROCESSING: processing,
+        Status.COMPLETED: max(total - pending - processing - dead, 0),
+        Status.COMPLETED_WITH_ERRORS: by_status.get(Status.COMPLETED_WITH_ERRORS, 0),
+        Status.FAILED: by_status.get(Status.FAILED, 0),
+    }
+    ends = [row[1] for row in mine["recent_ends"]]
+    latencies = sorted(float(row[2]) for row in mine["recent_ends"] if row[1] == Action.COMPLETED)
+    return QueueStats(
+        queue=name,
+        depth=depth,
+        waiting_for_retry=by_state.get(State.WAITING, 0),
+        oldest_pending_seconds=max((float(row[3]) for row in mine["ages"]), default=None),
+        ages={row[1]: row[2] for row in mine["ages"]},
+        attempts={row[1]: row[2] for row in mine["attempts"]},
+        handler_results={row[1]: row[2] for row in mine["count_results"]},
+        latency_p50_seconds=_share(latencies, 0.5),
+        latency_p99_seconds=_share(latencies, 0.99),
+        failure_rate=1 - ends.count(Action.COMPLETED) / len(ends) if ends else None,
+    )
+
+
+def _share(ordered: list[float], share: float) -> float | None:
+    return ordered[min(int(len(ordered) * share), len(ordered) - 1)] if ordered else None

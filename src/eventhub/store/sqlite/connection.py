@@ -1,0 +1,133 @@
+"""Opening an SQLite file the safe way, and saying in words what went wrong with it."""
+
+from __future__ import annotations
+
+import time
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import apsw
+
+from eventhub.errors import SchemaMismatch, StoreBusy, StoreError, StoreFull, StoreReadOnly, StoreUnavailable
+from eventhub.store.queries import load_migrations
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["BUSY_SECONDS", "check_library", "connect", "migrate", "translated"]
+
+BUSY_SECONDS = 10.0
+PACKAGE = "eventhub.store.sqlite"
+
+
+def check_library() -> None:
+    """Refuse SQLite builds whose WAL mode can corrupt a file that two connections write."""
+    version = tuple(int(part) for part in apsw.sqlite_lib_version().split("."))
+    if version < (3, 51, 3) or version == (3, 52, 0):
+        raise StoreError(
+            f"SQLite {apsw.sqlite_lib_version()} has a bug that can corrupt a WAL database; "
+            "install apsw 3.53 or newer from PyPI, which brings its own SQLite."
+        )
+
+
+def connect(path: str, *, synchronous: str = "FULL", read_only: bool = False) -> apsw.Connection:
+    """A connection with our settings; a database in memory is private to it."""
+    with translated(path):
+        if path != ":memory:" and not Path(path).absolute().parent.is_dir():
+            raise StoreUnavailable(
+                f"Cannot open {path}: the directory {Path(path).absolute().parent} does not exist. Create it first."
+            )
+        connection = apsw.Connection(path)
+        connection.set_busy_timeout(int(BUSY_SECONDS * 1000))
+        if path != ":memory:":
+            mode = _enter_wal(connection)
+            if mode != "wal":
+                raise StoreError(
+                    f"{path} cannot use write-ahead logging (it stays in {mode!r} mode); "
+                    "keep the file on a local disk, not on a network share."
+                )
+        connection.execute(f"PRAGMA synchronous = {synchronous}")
+        connection.execute("PRAGMA cache_size = -65536")
+        connection.execute("PRAGMA wal_autocheckpoint = 4000")
+        connection.execute("PRAGMA temp_store = MEMORY")
+        if read_only:
+            connection.execute("PRAGMA query_only = ON")
+    return connection
+
+
+def _enter_wal(connection: apsw.Connection) -> str:
+    # Switching to WAL needs the file alone and does not wait for it, so several starting processes take turns here.
+    patience = time.monotonic() + BUSY_SECONDS
+    while True:
+        try:
+            return str(connection.pragma("journal_mode", "wal"))
+        except apsw.BusyError:
+            if time.monotonic() > patience:
+                raise
+            time.sleep(0.01)
+
+
+def migrate(connection: apsw.Connection, path: str) -> int:
+    """Bring the tables up to date, one migration a transaction; safe when several processes start at once."""
+    migrations = load_migrations(PACKAGE)
+    newest = migrations[-1][0]
+    with translated(path):
+        for number, _, script in migrations:
+            if _version(connection) >= number:
+                continue
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                if _version(connection) < number:  # another process may have been first
+                    connection.execute(script)
+                    connection.execute(f"PRAGMA user_version = {number}")
+                connection.execute("COMMIT")
+            except BaseException:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                raise
+        version = _version(connection)
+    if version > newest:
+        raise SchemaMismatch(
+            f"{path} has tables of version {version}, this eventhub knows up to {newest}. "
+            "Upgrade eventhub, or open a database made by this version."
+        )
+    return version
+
+
+def _version(connection: apsw.Connection) -> int:
+    return int(connection.pragma("user_version"))
+
+
+@contextmanager
+def translated(path: str) -> Iterator[None]:
+    """Turn SQLite's errors into ours, with the remedy."""
+    try:
+        yield
+    except apsw.BusyError as error:
+        raise StoreBusy(
+            f"{path} is locked: another process has held its write lock for more than {BUSY_SECONDS:.0f} s. "
+            "End that transaction (a stuck script, a database browser) and try again."
+        ) from error
+    except apsw.ReadOnlyError as error:
+        raise StoreReadOnly(
+            f"{path} cannot be written ({error}). Check the permissions of the file and of its directory."
+        ) from error
+    except apsw.FullError as error:
+        raise StoreFull(
+            f"{path}: the disk is full. Free some room; nothing that was acknowledged is lost."
+        ) from error
+    except apsw.CantOpenError as error:
+        raise StoreUnavailable(
+            f"Cannot open {path} ({error}). Check that the directory exists and can be written."
+        ) from error
+    except apsw.NotADBError as error:
+        raise StoreError(f"{path} is not an SQLite database. Give another path, or move that file away.") from error
+    except apsw.IOError as error:
+        raise StoreUnavailable(
+            f"{path}: the disk reported an input/output error ({error}). Check the disk, then restart."
+        ) from error
+    except apsw.CorruptError as error:
+        raise StoreError(f"{path} is damaged ({error}). Restore it from a backup.") from error
+    except apsw.SQLError as error:
+        raise StoreError(f"{path}: {error}") from error

@@ -1,0 +1,57 @@
+"""The dead letter queue in SQLite: a fresh start, the end of a parked key, and the purge."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence  # noqa: TC003
+
+import apsw  # noqa: TC002
+
+from eventhub.core.lifecycle import State
+from eventhub.store.sqlite.publishing import SQL, ids
+from eventhub.store.sqlite.settling import advance
+from eventhub.store.values import lane_id
+
+__all__ = ["purge_dead", "retry_dead", "unpark"]
+
+
+def retry_dead(connection: apsw.Connection, wanted: Sequence[int], by: str, now: int) -> set[int]:
+    """Give dead deliveries a fresh start in their old place; returns those that were dead."""
+    letters = list(connection.execute(SQL.dead_standing, {"ids": ids(wanted)}))
+    if not letters:
+        return set()
+    connection.execute(SQL.close_dead, {"now": now, "by": by, "ids": ids([letter[0] for letter in letters])})
+    log = []
+    for letter, number, event_id, lane, _, fence, _, _, key, queue in letters:
+        if not connection.execute(SQL.revive_parked, (number,)).fetchall():
+            state = State.READY
+            if lane is not None:
+                connection.execute(SQL.lock_lanes, (lane, queue, key, False))
+                if connection.execute(SQL.taken_lanes, (ids([lane]),)).fetchall():
+                    state = State.BEHIND
+            connection.execute(SQL.revive, (letter, state))
+        log.append((event_id, number, "RETRIED", by, 0, fence, None, None, None, now))
+    connection.executemany(SQL.write_log, log)
+    return {letter[1] for letter in letters}
+
+
+def purge_dead(connection: apsw.Connection, cutoff: int, by: str, queue: str | None) -> int:
+    """Delete old dead letters and the events that nothing else needs; returns how many were still dead."""
+    letters = list(connection.execute(SQL.purgeable, {"by": by, "cutoff": cutoff, "queue": queue}))
+    if letters:
+        connection.execute(SQL.delete_dead, {"ids": ids([letter[0] for letter in letters])})
+        dead = [letter[1] for letter in letters if letter[2]]
+        if dead:
+            connection.execute(SQL.delete_events, {"ids": ids(dead)})
+    return sum(letter[2] for letter in letters)
+
+
+def unpark(connection: apsw.Connection, queue: str, key: str, by: str, now: int) -> bool:
+    """Remove the dead head that holds a key; its dead letter stays."""
+    lane = lane_id(queue, key)
+    parked = connection.execute(SQL.parked, {"lane": lane}).get
+    if parked is None:
+        return False
+    connection.execute(SQL.remove, {"ids": ids([parked])})
+    connection.execute(SQL.write_log, (parked, parked, "SKIPPED", by, None, None, None, None, None, now))
+    advance(connection, [lane], now)
+    return True

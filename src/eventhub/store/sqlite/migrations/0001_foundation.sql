@@ -1,0 +1,158 @@
+-- The ground: events, deliveries, the log and the dead letters. Times are microseconds since 1970, UTC.
+
+CREATE TABLE meta (
+  key   TEXT PRIMARY KEY,
+  value TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- One sequence for events and deliveries: a work delivery has its event's id, and no id is ever used again.
+CREATE TABLE sequence (
+  name TEXT PRIMARY KEY,
+  next INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+INSERT INTO sequence VALUES ('ids', 1);
+
+-- Where work waits, interned: claims go by this number, never by comparing tags.
+CREATE TABLE routes (
+  id       INTEGER PRIMARY KEY AUTOINCREMENT,
+  queue    TEXT NOT NULL,
+  tags     TEXT NOT NULL,
+  priority INTEGER NOT NULL,
+  UNIQUE (queue, tags, priority)
+) STRICT;
+
+-- Ordering keys that have open deliveries. ``parks`` says whether a dead head holds its key.
+CREATE TABLE lanes (
+  id       INTEGER PRIMARY KEY,
+  consumer TEXT NOT NULL,
+  key      TEXT NOT NULL,
+  parks    INTEGER NOT NULL
+) STRICT;
+
+-- Immutable facts: inserted once, never updated.
+CREATE TABLE events (
+  id              INTEGER PRIMARY KEY,
+  route           INTEGER NOT NULL,
+  type            TEXT NOT NULL,
+  payload         TEXT NOT NULL,
+  metadata        TEXT,
+  tags            TEXT,
+  title           TEXT,
+  description     TEXT,
+  ordering_key    TEXT,
+  idempotency_key TEXT,
+  created_at      INTEGER NOT NULL
+) STRICT;
+
+-- The work that is still to be done; a settled delivery is deleted. States are those of core/lifecycle.py.
+CREATE TABLE deliveries (
+  id           INTEGER PRIMARY KEY,
+  event_id     INTEGER NOT NULL,
+  subscriber   INTEGER,
+  lane         INTEGER,
+  route        INTEGER NOT NULL,
+  state        INTEGER NOT NULL,
+  due          INTEGER,
+  fence        INTEGER NOT NULL,
+  attempts     INTEGER NOT NULL,
+  failures     INTEGER NOT NULL,
+  max_attempts INTEGER,
+  worker       TEXT,
+  errors       TEXT
+) STRICT;
+CREATE INDEX deliveries_ready ON deliveries (route, event_id) WHERE state = 0;
+CREATE INDEX deliveries_leased ON deliveries (due) WHERE state = 1;
+CREATE INDEX deliveries_behind ON deliveries (lane, id) WHERE state = 2;
+CREATE INDEX deliveries_waiting ON deliveries (due) WHERE state = 3;
+CREATE UNIQUE INDEX deliveries_head ON deliveries (lane) WHERE lane IS NOT NULL AND state <> 2;
+
+-- What happened, append-only.
+CREATE TABLE event_log (
+  id           INTEGER PRIMARY KEY,
+  event_id     INTEGER NOT NULL,
+  delivery_id  INTEGER,
+  action       TEXT NOT NULL,
+  worker       TEXT,
+  attempt      INTEGER,
+  fence        INTEGER,
+  status_code  INTEGER,
+  error        TEXT,
+  execution_ms INTEGER,
+  created_at   INTEGER NOT NULL
+) STRICT;
+CREATE INDEX event_log_event ON event_log (event_id);
+
+-- Deliveries that were given up, each with its event as it was. ``retried_at`` closes one.
+CREATE TABLE dead_letters (
+  id              INTEGER PRIMARY KEY AUTOINCREMENT,
+  delivery_id     INTEGER NOT NULL,
+  event_id        INTEGER NOT NULL,
+  subscriber      INTEGER,
+  consumer        TEXT,
+  lane            INTEGER,
+  route           INTEGER NOT NULL,
+  fence           INTEGER NOT NULL,
+  attempts        INTEGER NOT NULL,
+  failures        INTEGER NOT NULL,
+  max_attempts    INTEGER,
+  worker          TEXT,
+  errors          TEXT,
+  reason          TEXT NOT NULL,
+  status          TEXT NOT NULL,
+  dead_at         INTEGER NOT NULL,
+  retried_at      INTEGER,
+  retried_by      TEXT,
+  type            TEXT NOT NULL,
+  payload         TEXT NOT NULL,
+  metadata        TEXT,
+  tags            TEXT,
+  title           TEXT,
+  description     TEXT,
+  ordering_key    TEXT,
+  idempotency_key TEXT,
+  created_at      INTEGER NOT NULL
+) STRICT;
+CREATE UNIQUE INDEX dead_letters_open ON dead_letters (delivery_id) WHERE retried_at IS NULL;
+CREATE INDEX dead_letters_page ON dead_letters (event_id DESC, id DESC) WHERE retried_at IS NULL;
+CREATE INDEX dead_letters_event ON dead_letters (event_id);
+
+CREATE TABLE handler_results (
+  event_id   INTEGER NOT NULL,
+  handler    TEXT NOT NULL,
+  kind       TEXT NOT NULL,
+  message    TEXT,
+  created_at INTEGER NOT NULL,
+  PRIMARY KEY (event_id, handler)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE guards (
+  event_id   INTEGER NOT NULL,
+  step       TEXT NOT NULL,
+  created_at INTEGER NOT NULL,
+  PRIMARY KEY (event_id, step)
+) STRICT, WITHOUT ROWID;
+
+-- Keys that publishers use to say "this is the same event again"; each queue has its own.
+CREATE TABLE idempotency_keys (
+  scope      TEXT NOT NULL,
+  key        TEXT NOT NULL,
+  event_id   INTEGER NOT NULL,
+  created_at INTEGER NOT NULL,
+  PRIMARY KEY (scope, key)
+) STRICT, WITHOUT ROWID;
+
+-- An event as people see it: its facts, and where its work stands.
+CREATE VIEW event_states AS
+SELECT e.id, e.type, e.payload, e.metadata, e.tags, e.title, e.description, e.ordering_key, e.idempotency_key,
+       e.created_at, r.queue, d.state, l.status AS dead_status,
+       coalesce(d.attempts, l.attempts,
+                (SELECT attempt FROM event_log WHERE event_id = e.id AND action = 'COMPLETED' ORDER BY id DESC LIMIT 1),
+                0) AS attempts,
+       coalesce(d.failures, l.failures) AS failures,
+       d.fence, CASE WHEN d.state = 1 THEN d.due END AS lease_ends, CASE WHEN d.state = 3 THEN d.due END AS next_retry,
+       coalesce(d.errors, l.errors) AS errors,
+       coalesce((SELECT max(created_at) FROM event_log WHERE event_id = e.id), e.created_at) AS updated_at
+FROM events e
+JOIN routes r ON r.id = e.route
+LEFT JOIN deliveries d ON d.id = e.id AND d.state <> 4
+LEFT JOIN dead_letters l ON l.delivery_id = e.id AND l.retried_at IS NULL;

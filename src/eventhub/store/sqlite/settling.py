@@ -1,0 +1,174 @@
+"""Ending claims in SQLite: completed, to be tried again, given up or given back, each guarded by id, fence and state.
+
+Everything here runs on the writer's thread inside its transaction: the rows read first are the guard of what is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence  # noqa: TC003
+from datetime import timedelta
+from typing import Any
+
+import apsw  # noqa: TC002
+
+from eventhub.core.lifecycle import Bury, Complete, Reason, Release, Retry, State
+from eventhub.store.rows import from_micros
+from eventhub.store.sqlite.publishing import SQL, ids
+from eventhub.store.values import Current, Held, Report, Settled, Tended
+
+__all__ = ["abandon", "settle", "standing", "tend"]
+
+_MICROSECOND = timedelta(microseconds=1)
+
+
+def standing(connection: apsw.Connection, wanted: Sequence[int]) -> dict[int, tuple[Any, ...]]:
+    """Rows by id: (id, event_id, fence, state, lane, worker, attempts, max_attempts, due)."""
+    return {row[0]: row for row in connection.execute(SQL.standing, {"ids": ids(wanted)})}
+
+
+def to_current(row: tuple[Any, ...]) -> Current:
+    number, _, fence, state, lane, worker, attempts, max_attempts, due = row
+    return Current(
+        number, fence, attempts, State(state), worker, None if due is None else from_micros(due), lane, max_attempts
+    )
+
+
+def settle(connection: apsw.Connection, reports: Sequence[Report], now: int) -> list[Settled]:
+    """Apply reports; those whose claim is not current change nothing."""
+    rows = standing(connection, [report.held.id for report in reports])
+    answers: list[Settled] = []
+    accepted: list[tuple[tuple[Any, ...], Report]] = []
+    for report in reports:
+        row = rows.get(report.held.id)
+        good = (
+            row is not None
+            and row[2] == report.held.fence
+            and (row[3] == State.LEASED if report.leased else row[3] not in (State.LEASED, State.PARKED))
+        )
+        if good and row is not None:
+            accepted.append((row, report))
+            del rows[report.held.id]  # a second report of the same claim in this batch comes too late
+        answers.append(Settled(report.held.id, good, None if good or row is None else to_current(row)))
+    _apply(connection, accepted, now)
+    return answers
+
+
+def _apply(connection: apsw.Connection, accepted: list[tuple[tuple[Any, ...], Report]], now: int) -> None:
+    log: list[tuple[Any, ...]] = []
+    gone: list[tuple[Any, ...]] = []
+    buried: list[tuple[tuple[Any, ...], Bury]] = []
+    for row, report in accepted:
+        outcome = report.outcome
+        number, event_id, fence, _, _, worker, attempts = row[:7]
+        if isinstance(outcome, Complete):
+            gone.append(row)
+            log.append(
+                (event_id, number, "COMPLETED", worker, attempts, fence, outcome.status_code, None,
+                 outcome.execution_ms, now)
+            )  # fmt: skip
+        elif isinstance(outcome, Retry):
+            connection.execute(SQL.fail, (number, fence, _later(outcome.delay, now), outcome.error))
+            log.append(
+                (event_id, number, "FAILED", worker, attempts, fence, outcome.status_code, outcome.error,
+                 outcome.execution_ms, now)
+            )  # fmt: skip
+        elif isinstance(outcome, Release):
+            connection.execute(SQL.release, (number, fence, _later(outcome.delay, now)))
+            log.append((event_id, number, "RELEASED", worker, attempts - 1, fence, None, None, None, now))
+        else:
+            buried.append((row, outcome))
+    if log:
+        connection.executemany(SQL.write_log, log)
+    if gone:
+        _remove(connection, gone, now)
+    if buried:
+        bury(connection, buried, now, last_action="FAILED")
+
+
+def _later(delay: timedelta, now: int) -> int | None:
+    wait = delay // _MICROSECOND
+    return now + wait if wait > 0 else None
+
+
+def _remove(connection: apsw.Connection, rows: list[tuple[Any, ...]], now: int) -> None:
+    numbers = ids([row[0] for row in rows])
+    connection.execute(SQL.remove, {"ids": numbers})
+    connection.execute(SQL.drop_results, {"ids": ids([row[1] for row in rows])})
+    advance(connection, [row[4] for row in rows if row[4] is not None], now)
+
+
+def advance(connection: apsw.Connection, lanes: list[int], now: int) -> None:
+    """Keys whose head has left: the next steps forward, and a key with nothing left is forgotten."""
+    if lanes:
+        connection.execute(SQL.advance, {"now": now, "lanes": ids(lanes)})
+        connection.execute(SQL.drop_lanes, {"lanes": ids(lanes)})
+
+
+def bury(
+    connection: apsw.Connection, dying: list[tuple[tuple[Any, ...], Bury]], now: int, *, last_action: str
+) -> None:
+    """Write dead letters; the dead leave, or stay parked when their key must be held."""
+    log: list[tuple[Any, ...]] = []
+    for row, outcome in dying:
+        number, event_id, fence, _, _, worker, attempts = row[:7]
+        if outcome.error is not None:
+            connection.execute(SQL.add_error, (number, outcome.error))
+            log.append(
+                (event_id, number, last_action, worker, attempts, fence, outcome.status_code, outcome.error,
+                 outcome.execution_ms, now)
+            )  # fmt: skip
+        connection.execute(SQL.bury, (number, outcome.reason, outcome.status, now))
+        log.append((event_id, number, "DEAD", worker, attempts, fence, None, outcome.reason, None, now))
+    connection.executemany(SQL.write_log, log)
+    lanes = [row[4] for row, _ in dying if row[4] is not None]
+    holding = set()
+    if lanes:
+        holding = {lane for (lane,) in connection.execute(SQL.parking_lanes, {"lanes": ids(lanes)})}
+    parked = [row[0] for row, _ in dying if row[4] in holding and row[3] != State.BEHIND]
+    if parked:
+        connection.execute(SQL.park, {"ids": ids(parked)})
+    leaving = [row for row, _ in dying if row[0] not in parked]
+    if leaving:
+        _remove(connection, leaving, now)
+
+
+def tend(connection: apsw.Connection, now: int, limit: int) -> Tended:
+    """Promote due retries and abandon ended leases."""
+    due = [number for (number,) in connection.execute(SQL.due_waiting, {"now": now, "limit": limit})]
+    if due:
+        connection.execute(SQL.promote, {"ids": ids(due)})
+    ended = list(connection.execute(SQL.ended_leases, {"now": now, "limit": limit}))
+    abandoned, buried = abandon(connection, ended, now) if ended else (0, ())
+    return Tended(promoted=len(due), abandoned=abandoned, buried=buried)
+
+
+def abandon(connection: apsw.Connection, held: list[tuple[Any, ...]], now: int) -> tuple[int, tuple[int, ...]]:
+    """Take claims back: each counts as a failed attempt, and the last one allowed ends in the dead letter queue."""
+    rows = standing(connection, [row[0] for row in held])
+    dying: list[tuple[tuple[Any, ...], Bury]] = []
+    log: list[tuple[Any, ...]] = []
+    abandoned = 0
+    for number, row in rows.items():
+        _, event_id, fence, _, _, worker, attempts, max_attempts, _ = row
+        error = f"Abandoned: {worker} did not report before its lease ended."
+        if max_attempts is not None and attempts >= max_attempts:
+            dying.append((row, Bury(error, Reason.WORKER_LOST)))
+            continue
+        connection.execute(SQL.fail, (number, fence, None, error))
+        log.append((event_id, number, "ABANDONED", worker, attempts, fence, None, error, None, now))
+        abandoned += 1
+    if log:
+        connection.executemany(SQL.write_log, log)
+    if dying:
+        bury(connection, dying, now, last_action="ABANDONED")
+    return abandoned, tuple(row[0] for row, _ in dying)
+
+
+def current_of(connection: apsw.Connection, wanted: Sequence[int]) -> dict[int, Current]:
+    return {number: to_current(row) for number, row in standing(connection, wanted).items()}
+
+
+def extend(connection: apsw.Connection, held: Sequence[Held], until: int) -> set[int]:
+    """Lengthen leases; returns the ids whose claim is lost."""
+    kept = connection.executemany(SQL.extend, [(claim.id, claim.fence, until) for claim in held])
+    return {claim.id for claim in held} - {number for (number,) in kept}

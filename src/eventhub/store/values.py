@@ -1,0 +1,185 @@
+"""What goes into the store and what comes out: plain values, the same for both engines."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta  # noqa: TC003 - msgspec reads the annotations
+from hashlib import blake2b
+
+import msgspec
+
+from eventhub.core.events import DeadEvent, Event, Status
+from eventhub.core.lifecycle import Outcome, State  # noqa: TC001
+
+__all__ = [
+    "Claim",
+    "Current",
+    "DeadPage",
+    "EventFilter",
+    "Held",
+    "NewEvent",
+    "Published",
+    "QueueStats",
+    "Report",
+    "Route",
+    "Settled",
+    "Tended",
+    "lane_id",
+]
+
+
+class Route(msgspec.Struct, frozen=True):
+    """Where work waits: a queue, a set of tags and a priority, interned as one small number."""
+
+    queue: str
+    tags: tuple[str, ...] = ()
+    priority: int = 0
+
+
+class NewEvent(msgspec.Struct, kw_only=True):
+    """An event to be stored, validated already, with what its delivery needs to know.
+
+    A delivery starts ready, or waiting when ``delay`` or ``deliver_at`` says so, or leased at once when ``worker`` is
+    given (publisher and consumer are one process). With ``completed`` there is no delivery: nobody wants the event.
+    """
+
+    type: str
+    payload: str
+    route: Route
+    metadata: str | None = None
+    tags: str | None = None
+    title: str | None = None
+    description: str | None = None
+    ordering_key: str | None = None
+    idempotency_key: str | None = None
+    park_when_dead: bool = False
+    max_attempts: int | None = None
+    delay: timedelta | None = None
+    deliver_at: datetime | None = None
+    worker: str | None = None
+    lease: timedelta | None = None
+    completed: bool = False
+
+    def same_event(self, other: NewEvent) -> bool:
+        """Whether an idempotency key may stand for both."""
+        return _facts(self) == _facts(other)
+
+
+def _facts(event: NewEvent) -> tuple[object, ...]:
+    return (
+        event.type,
+        event.payload,
+        event.metadata,
+        event.tags,
+        event.title,
+        event.description,
+        event.ordering_key,
+    )
+
+
+class Published(msgspec.Struct, frozen=True):
+    """The answer to a publisher, given after the commit."""
+
+    id: int
+    created_at: datetime
+    duplicate: bool = False
+    leased: bool = False
+
+
+class Held(msgspec.Struct, frozen=True):
+    """Proof of a claim: a delivery and the fence number it was claimed with."""
+
+    id: int
+    fence: int
+    lane: int | None = None
+
+
+class Claim(msgspec.Struct, frozen=True):
+    """A delivery leased to a worker, with its event."""
+
+    held: Held
+    event: Event
+    max_attempts: int | None
+    lease_expires_at: datetime
+    claimed_at: datetime
+
+
+class Report(msgspec.Struct, frozen=True):
+    """How a claim ended. ``leased=False`` settles a delivery that nobody holds."""
+
+    held: Held
+    outcome: Outcome
+    leased: bool = True
+
+
+class Current(msgspec.Struct, frozen=True):
+    """How a delivery stands now."""
+
+    id: int
+    fence: int
+    attempts: int
+    state: State
+    worker: str | None
+    due: datetime | None
+    lane: int | None
+    max_attempts: int | None = None
+
+
+class Settled(msgspec.Struct, frozen=True):
+    """Whether a report was accepted; if not, how the delivery stands (None: it is settled already, or unknown)."""
+
+    id: int
+    accepted: bool
+    current: Current | None = None
+
+
+class Tended(msgspec.Struct, frozen=True):
+    """What a round of tending did."""
+
+    promoted: int = 0
+    abandoned: int = 0
+    buried: tuple[int, ...] = ()
+
+    @property
+    def total(self) -> int:
+        return self.promoted + self.abandoned + len(self.buried)
+
+
+class DeadPage(msgspec.Struct, frozen=True):
+    """A page of the dead letter queue, newest event first."""
+
+    events: list[DeadEvent]
+    total: int
+
+
+class EventFilter(msgspec.Struct, frozen=True, kw_only=True):
+    """Which events to list; every given field must fit."""
+
+    status: Status | None = None
+    type: str | None = None
+    queue: str | None = None
+    before_id: int | None = None
+    limit: int = 50
+
+
+class QueueStats(msgspec.Struct, frozen=True, kw_only=True):
+    """One queue in numbers."""
+
+    queue: str
+    depth: dict[Status, int]
+    waiting_for_retry: int = 0
+    oldest_pending_seconds: float | None = None
+    ages: dict[str, int] = {}
+    attempts: dict[int, int] = {}
+    handler_results: dict[str, int] = {}
+    latency_p50_seconds: float | None = None
+    latency_p99_seconds: float | None = None
+    failure_rate: float | None = None
+
+
+def lane_id(consumer: str, key: str) -> int:
+    """The number of an ordering key: 63 bits of a hash, so that publishers need not ask for it.
+
+    Two keys that share a number only share their order, which does no harm.
+    """
+    digest = blake2b(key.encode(), digest_size=8, key=consumer.encode()[:64]).digest()
+    return int.from_bytes(digest, "big") >> 1
