@@ -28,14 +28,18 @@ async def until(condition: Callable[[], Any], *, seconds: float = 20.0) -> Any:
             value = await value
         if value:
             return value
-        assert time.monotonic() < end, f"still not so after {seconds} s: {inspect.getsource(condition).strip()}"
+        assert time.monotonic() < end, (
+            f"still not so after {seconds} s: {inspect.getsource(condition).strip()}"
+        )
         await asyncio.sleep(0.002)
 
 
 class Recorder:
     """An async handler that records what it gets and fails as often as it is told to."""
 
-    def __init__(self, *, failures: int = 0, error: str = "boom", name: str = "", into: list[str] | None = None) -> None:
+    def __init__(
+        self, *, failures: int = 0, error: str = "boom", name: str = "", into: list[str] | None = None
+    ) -> None:
         self.events: list[QueuedEvent] = []
         self.failures = failures
         self.error = error

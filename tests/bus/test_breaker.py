@@ -33,7 +33,9 @@ def fed(results: str, *, start: int = 1) -> Breaker:
         ("....", CLOSED),
     ],
 )
-def test_it_opens_when_more_than_half_of_at_least_four_events_failed(results: str, state: BreakerState) -> None:
+def test_it_opens_when_more_than_half_of_at_least_four_events_failed(
+    results: str, state: BreakerState
+) -> None:
     assert fed(results).state is state
 
 
@@ -121,7 +123,8 @@ def test_admitting_while_closed_makes_no_probe() -> None:
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"failure_share": 1.0}, {"failure_share": -0.1}, {"min_events": 0}, {"window": 0}, {"open_for": -1}]
+    "wrong",
+    [{"failure_share": 1.0}, {"failure_share": -0.1}, {"min_events": 0}, {"window": 0}, {"open_for": -1}],
 )
 def test_settings_that_cannot_work_are_refused(wrong: dict[str, float]) -> None:
     with pytest.raises(SettingsError, match=next(iter(wrong))):

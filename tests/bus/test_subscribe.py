@@ -129,7 +129,7 @@ async def test_every_kind_of_function_is_a_handler(bus) -> None:
         plain.async_method,
         functools.partial(Plain.with_prefix, plain.seen),
         lambda event: plain.seen.append(event.payload),
-        lambda event: plain.async_method(event),
+        lambda event: plain.async_method(event),  # noqa: PLW0108 - a plain function around an async one
     ]
     for kind in kinds:
         bus.subscribe("a", kind)
@@ -144,7 +144,13 @@ async def test_what_is_no_function_is_refused(bus) -> None:
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"timeout": 0}, {"timeout": -1}, {"timeout": "5"}, {"retry": {"max_tries": 3}}, {"retry": {"max_retries": -1}}],
+    [
+        {"timeout": 0},
+        {"timeout": -1},
+        {"timeout": "5"},
+        {"retry": {"max_tries": 3}},
+        {"retry": {"max_retries": -1}},
+    ],
     ids=repr,
 )
 async def test_terms_that_cannot_work_are_refused(bus, wrong) -> None:
