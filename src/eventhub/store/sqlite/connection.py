@@ -19,6 +19,10 @@ __all__ = ["BUSY_SECONDS", "check_library", "connect", "migrate", "translated"]
 
 BUSY_SECONDS = 10.0
 PACKAGE = "eventhub.store.sqlite"
+GET_VERSION = "SELECT value FROM eventhub_meta WHERE key = 'schema_version'"
+SET_VERSION = (
+    "INSERT INTO eventhub_meta VALUES ('schema_version', ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value"
+)
 
 
 def check_library() -> None:
@@ -80,7 +84,7 @@ def migrate(connection: apsw.Connection, path: str) -> int:
             try:
                 if _version(connection) < number:  # another process may have been first
                     connection.execute(script)
-                    connection.execute(f"PRAGMA user_version = {number}")
+                    connection.execute(SET_VERSION, (str(number),))
                 connection.execute("COMMIT")
             except BaseException:
                 if connection.in_transaction:
@@ -96,7 +100,9 @@ def migrate(connection: apsw.Connection, path: str) -> int:
 
 
 def _version(connection: apsw.Connection) -> int:
-    return int(connection.pragma("user_version"))
+    if not connection.table_exists(None, "eventhub_meta"):
+        return 0
+    return int(connection.execute(GET_VERSION).get)
 
 
 @contextmanager

@@ -21,15 +21,16 @@ def retry_dead(connection: apsw.Connection, wanted: Sequence[int], by: str, now:
         return set()
     connection.execute(SQL.close_dead, {"now": now, "by": by, "ids": ids([letter[0] for letter in letters])})
     log = []
-    for letter, number, event_id, lane, _, fence, _, _, key, queue in letters:
+    for letter, number, event_id, lane, fence, key, queue in letters:
         if not connection.execute(SQL.revive_parked, (number,)).fetchall():
             state = State.READY
             if lane is not None:
-                connection.execute(SQL.lock_lanes, (lane, queue, key, False))
+                connection.execute(SQL.touch_lanes, (lane, queue, key))
                 if connection.execute(SQL.taken_lanes, (ids([lane]),)).fetchall():
                     state = State.BEHIND
             connection.execute(SQL.revive, (letter, state))
         log.append((event_id, number, "RETRIED", by, 0, fence, None, None, None, now))
+    connection.execute(SQL.drop_results, {"ids": ids([letter[2] for letter in letters])})
     connection.executemany(SQL.write_log, log)
     return {letter[1] for letter in letters}
 

@@ -26,7 +26,7 @@ from eventhub.store.rows import (
     to_queued,
 )
 from eventhub.store.sqlite import dead, settling
-from eventhub.store.sqlite.connection import check_library, connect, migrate, translated
+from eventhub.store.sqlite.connection import GET_VERSION, check_library, connect, migrate, translated
 from eventhub.store.sqlite.publishing import SQL, ids, publish_calls, route_number
 from eventhub.store.sqlite.thread import ConnectionThread
 from eventhub.store.values import (
@@ -327,7 +327,7 @@ class SqliteStore(Store):
     # ------------------------------------------------------------------ facts
 
     async def schema_version(self) -> int:
-        ((version,),) = await self._read("PRAGMA user_version")
+        ((version,),) = await self._read(GET_VERSION)
         return int(version)
 
     async def describe(self) -> dict[str, Any]:

@@ -1,19 +1,20 @@
--- The ground: events, deliveries, the log and the dead letters. Times are microseconds since 1970, UTC.
+-- The ground: events, deliveries, the log and the dead letters, named so that they may share a file with others.
+-- Times are microseconds since 1970, UTC.
 
-CREATE TABLE meta (
+CREATE TABLE eventhub_meta (
   key   TEXT PRIMARY KEY,
   value TEXT NOT NULL
 ) STRICT, WITHOUT ROWID;
 
 -- One sequence for events and deliveries: a work delivery has its event's id, and no id is ever used again.
-CREATE TABLE sequence (
+CREATE TABLE eventhub_sequence (
   name TEXT PRIMARY KEY,
   next INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
-INSERT INTO sequence VALUES ('ids', 1);
+INSERT INTO eventhub_sequence VALUES ('ids', 1);
 
 -- Where work waits, interned: claims go by this number, never by comparing tags.
-CREATE TABLE routes (
+CREATE TABLE eventhub_routes (
   id       INTEGER PRIMARY KEY AUTOINCREMENT,
   queue    TEXT NOT NULL,
   tags     TEXT NOT NULL,
@@ -22,7 +23,7 @@ CREATE TABLE routes (
 ) STRICT;
 
 -- Ordering keys that have open deliveries. ``parks`` says whether a dead head holds its key.
-CREATE TABLE lanes (
+CREATE TABLE eventhub_lanes (
   id       INTEGER PRIMARY KEY,
   consumer TEXT NOT NULL,
   key      TEXT NOT NULL,
@@ -30,7 +31,7 @@ CREATE TABLE lanes (
 ) STRICT;
 
 -- Immutable facts: inserted once, never updated.
-CREATE TABLE events (
+CREATE TABLE eventhub_events (
   id              INTEGER PRIMARY KEY,
   route           INTEGER NOT NULL,
   type            TEXT NOT NULL,
@@ -45,7 +46,7 @@ CREATE TABLE events (
 ) STRICT;
 
 -- The work that is still to be done; a settled delivery is deleted. States are those of core/lifecycle.py.
-CREATE TABLE deliveries (
+CREATE TABLE eventhub_deliveries (
   id           INTEGER PRIMARY KEY,
   event_id     INTEGER NOT NULL,
   subscriber   INTEGER,
@@ -60,14 +61,14 @@ CREATE TABLE deliveries (
   worker       TEXT,
   errors       TEXT
 ) STRICT;
-CREATE INDEX deliveries_ready ON deliveries (route, event_id) WHERE state = 0;
-CREATE INDEX deliveries_leased ON deliveries (due) WHERE state = 1;
-CREATE INDEX deliveries_behind ON deliveries (lane, id) WHERE state = 2;
-CREATE INDEX deliveries_waiting ON deliveries (due) WHERE state = 3;
-CREATE UNIQUE INDEX deliveries_head ON deliveries (lane) WHERE lane IS NOT NULL AND state <> 2;
+CREATE INDEX eventhub_deliveries_ready ON eventhub_deliveries (route, event_id) WHERE state = 0;
+CREATE INDEX eventhub_deliveries_leased ON eventhub_deliveries (due) WHERE state = 1;
+CREATE INDEX eventhub_deliveries_behind ON eventhub_deliveries (lane, id) WHERE state = 2;
+CREATE INDEX eventhub_deliveries_waiting ON eventhub_deliveries (due) WHERE state = 3;
+CREATE UNIQUE INDEX eventhub_deliveries_head ON eventhub_deliveries (lane) WHERE lane IS NOT NULL AND state <> 2;
 
 -- What happened, append-only.
-CREATE TABLE event_log (
+CREATE TABLE eventhub_event_log (
   id           INTEGER PRIMARY KEY,
   event_id     INTEGER NOT NULL,
   delivery_id  INTEGER,
@@ -80,10 +81,10 @@ CREATE TABLE event_log (
   execution_ms INTEGER,
   created_at   INTEGER NOT NULL
 ) STRICT;
-CREATE INDEX event_log_event ON event_log (event_id);
+CREATE INDEX eventhub_event_log_event ON eventhub_event_log (event_id);
 
 -- Deliveries that were given up, each with its event as it was. ``retried_at`` closes one.
-CREATE TABLE dead_letters (
+CREATE TABLE eventhub_dead_letters (
   id              INTEGER PRIMARY KEY AUTOINCREMENT,
   delivery_id     INTEGER NOT NULL,
   event_id        INTEGER NOT NULL,
@@ -112,11 +113,11 @@ CREATE TABLE dead_letters (
   idempotency_key TEXT,
   created_at      INTEGER NOT NULL
 ) STRICT;
-CREATE UNIQUE INDEX dead_letters_open ON dead_letters (delivery_id) WHERE retried_at IS NULL;
-CREATE INDEX dead_letters_page ON dead_letters (event_id DESC, id DESC) WHERE retried_at IS NULL;
-CREATE INDEX dead_letters_event ON dead_letters (event_id);
+CREATE UNIQUE INDEX eventhub_dead_letters_open ON eventhub_dead_letters (delivery_id) WHERE retried_at IS NULL;
+CREATE INDEX eventhub_dead_letters_page ON eventhub_dead_letters (event_id DESC, id DESC) WHERE retried_at IS NULL;
+CREATE INDEX eventhub_dead_letters_event ON eventhub_dead_letters (event_id);
 
-CREATE TABLE handler_results (
+CREATE TABLE eventhub_handler_results (
   event_id   INTEGER NOT NULL,
   handler    TEXT NOT NULL,
   kind       TEXT NOT NULL,
@@ -125,7 +126,7 @@ CREATE TABLE handler_results (
   PRIMARY KEY (event_id, handler)
 ) STRICT, WITHOUT ROWID;
 
-CREATE TABLE guards (
+CREATE TABLE eventhub_guards (
   event_id   INTEGER NOT NULL,
   step       TEXT NOT NULL,
   created_at INTEGER NOT NULL,
@@ -133,7 +134,7 @@ CREATE TABLE guards (
 ) STRICT, WITHOUT ROWID;
 
 -- Keys that publishers use to say "this is the same event again"; each queue has its own.
-CREATE TABLE idempotency_keys (
+CREATE TABLE eventhub_idempotency_keys (
   scope      TEXT NOT NULL,
   key        TEXT NOT NULL,
   event_id   INTEGER NOT NULL,
@@ -142,17 +143,17 @@ CREATE TABLE idempotency_keys (
 ) STRICT, WITHOUT ROWID;
 
 -- An event as people see it: its facts, and where its work stands.
-CREATE VIEW event_states AS
+CREATE VIEW eventhub_event_states AS
 SELECT e.id, e.type, e.payload, e.metadata, e.tags, e.title, e.description, e.ordering_key, e.idempotency_key,
        e.created_at, r.queue, d.state, l.status AS dead_status,
        coalesce(d.attempts, l.attempts,
-                (SELECT attempt FROM event_log WHERE event_id = e.id AND action = 'COMPLETED' ORDER BY id DESC LIMIT 1),
+                (SELECT attempt FROM eventhub_event_log WHERE event_id = e.id AND action = 'COMPLETED' ORDER BY id DESC LIMIT 1),
                 0) AS attempts,
        coalesce(d.failures, l.failures) AS failures,
        d.fence, CASE WHEN d.state = 1 THEN d.due END AS lease_ends, CASE WHEN d.state = 3 THEN d.due END AS next_retry,
        coalesce(d.errors, l.errors) AS errors,
-       coalesce((SELECT max(created_at) FROM event_log WHERE event_id = e.id), e.created_at) AS updated_at
-FROM events e
-JOIN routes r ON r.id = e.route
-LEFT JOIN deliveries d ON d.id = e.id AND d.state <> 4
-LEFT JOIN dead_letters l ON l.delivery_id = e.id AND l.retried_at IS NULL;
+       coalesce((SELECT max(created_at) FROM eventhub_event_log WHERE event_id = e.id), e.created_at) AS updated_at
+FROM eventhub_events e
+JOIN eventhub_routes r ON r.id = e.route
+LEFT JOIN eventhub_deliveries d ON d.id = e.id AND d.state <> 4
+LEFT JOIN eventhub_dead_letters l ON l.delivery_id = e.id AND l.retried_at IS NULL;

@@ -1,49 +1,49 @@
 -- name: take_ids
 -- One update hands out a whole run of ids; the write lock makes it safe.
-UPDATE sequence SET next = next + :count WHERE name = 'ids' RETURNING next - :count;
+UPDATE eventhub_sequence SET next = next + :count WHERE name = 'ids' RETURNING next - :count;
 
 -- name: intern_route
 -- Routes are few: insert when new, then the number is cached.
-INSERT INTO routes (queue, tags, priority) VALUES (:queue, :tags, :priority) ON CONFLICT DO NOTHING;
+INSERT INTO eventhub_routes (queue, tags, priority) VALUES (:queue, :tags, :priority) ON CONFLICT DO NOTHING;
 
 -- name: find_route
-SELECT id FROM routes WHERE queue = :queue AND tags = :tags AND priority = :priority;
+SELECT id FROM eventhub_routes WHERE queue = :queue AND tags = :tags AND priority = :priority;
 
 -- name: queue_routes
 -- Every route of a queue, to choose those that a worker's tags allow.
-SELECT id, tags, priority FROM routes WHERE queue = :queue ORDER BY priority DESC, id;
+SELECT id, tags, priority FROM eventhub_routes WHERE queue = :queue ORDER BY priority DESC, id;
 
 -- name: take_key
 -- Racing duplicates: exactly one insert of a key wins.
-INSERT INTO idempotency_keys (scope, key, event_id, created_at) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING;
+INSERT INTO eventhub_idempotency_keys (scope, key, event_id, created_at) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING;
 
 -- name: keyed_events
 -- The first events of keys that were taken before, to compare with what is being published again.
 SELECT k.key, e.id, e.type, e.payload, e.metadata, e.tags, e.title, e.description, e.ordering_key, e.created_at
-FROM idempotency_keys k JOIN events e ON e.id = k.event_id WHERE k.scope = :scope AND k.key = :key;
+FROM eventhub_idempotency_keys k JOIN eventhub_events e ON e.id = k.event_id WHERE k.scope = :scope AND k.key = :key;
 
 -- name: drop_keys
 -- A call that is refused as a whole gives back the keys it took.
-DELETE FROM idempotency_keys WHERE scope = ? AND key = ?;
+DELETE FROM eventhub_idempotency_keys WHERE scope = ? AND key = ?;
 
 -- name: lock_lanes
 -- Make the ordering keys known; the write lock serialises everything else.
-INSERT INTO lanes (id, consumer, key, parks) VALUES (?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET parks = excluded.parks;
+INSERT INTO eventhub_lanes (id, consumer, key, parks) VALUES (?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET parks = excluded.parks;
 
 -- name: taken_lanes
 -- Which of these keys have a head already: their new deliveries go behind it.
-SELECT lane FROM deliveries WHERE lane IN (SELECT value FROM carray(?)) AND state <> 2;
+SELECT lane FROM eventhub_deliveries WHERE lane IN (SELECT value FROM carray(?)) AND state <> 2;
 
 -- name: insert_events
-INSERT INTO events (id, route, type, payload, metadata, tags, title, description, ordering_key, idempotency_key,
+INSERT INTO eventhub_events (id, route, type, payload, metadata, tags, title, description, ordering_key, idempotency_key,
                     created_at)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: insert_deliveries
-INSERT INTO deliveries (id, event_id, lane, route, state, due, fence, attempts, failures, max_attempts, worker)
+INSERT INTO eventhub_deliveries (id, event_id, lane, route, state, due, fence, attempts, failures, max_attempts, worker)
 VALUES (?1, ?1, ?2, ?3, ?4, ?5, ?6, ?6, 0, ?7, ?8);
 
 -- name: log_published
 -- From the rows just inserted, without going through Python again.
-INSERT INTO event_log (event_id, delivery_id, action, created_at)
-SELECT id, id, 'PUBLISHED', created_at FROM events WHERE id BETWEEN :first AND :last;
+INSERT INTO eventhub_event_log (event_id, delivery_id, action, created_at)
+SELECT id, id, 'PUBLISHED', created_at FROM eventhub_events WHERE id BETWEEN :first AND :last;

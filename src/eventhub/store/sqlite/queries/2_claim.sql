@@ -2,7 +2,7 @@
 -- Only ready deliveries are in this index, so the cost does not depend on what else waits.
 SELECT d.id, d.fence, d.attempts, d.failures, d.lane, d.max_attempts, e.type, e.payload, e.metadata, e.tags, e.title,
        e.description, e.ordering_key, e.idempotency_key, e.created_at, d.event_id
-FROM deliveries d JOIN events e ON e.id = d.event_id
+FROM eventhub_deliveries d JOIN eventhub_events e ON e.id = d.event_id
 WHERE d.state = 0 AND d.route = :route ORDER BY d.event_id LIMIT :limit;
 
 -- name: claim_routes
@@ -10,29 +10,29 @@ WHERE d.state = 0 AND d.route = :route ORDER BY d.event_id LIMIT :limit;
 SELECT d.id, d.fence, d.attempts, d.failures, d.lane, d.max_attempts, e.type, e.payload, e.metadata, e.tags, e.title,
        e.description, e.ordering_key, e.idempotency_key, e.created_at, d.event_id
 FROM carray(:routes) r
-JOIN deliveries d ON d.id IN (SELECT x.id FROM deliveries x WHERE x.state = 0 AND x.route = r.value
+JOIN eventhub_deliveries d ON d.id IN (SELECT x.id FROM eventhub_deliveries x WHERE x.state = 0 AND x.route = r.value
                               ORDER BY x.event_id LIMIT :limit)
-JOIN events e ON e.id = d.event_id
+JOIN eventhub_events e ON e.id = d.event_id
 ORDER BY d.event_id LIMIT :limit;
 
 -- name: claim_ids
 -- Chosen deliveries, those of them that are ready.
 SELECT d.id, d.fence, d.attempts, d.failures, d.lane, d.max_attempts, e.type, e.payload, e.metadata, e.tags, e.title,
        e.description, e.ordering_key, e.idempotency_key, e.created_at, d.event_id
-FROM deliveries d JOIN events e ON e.id = d.event_id
+FROM eventhub_deliveries d JOIN eventhub_events e ON e.id = d.event_id
 WHERE d.state = 0 AND d.id IN (SELECT value FROM carray(:ids)) ORDER BY d.event_id;
 
 -- name: lease
 -- The claim itself: the fence goes up with every claim and never comes down.
-UPDATE deliveries SET state = 1, fence = fence + 1, attempts = attempts + 1, worker = :worker, due = :due,
+UPDATE eventhub_deliveries SET state = 1, fence = fence + 1, attempts = attempts + 1, worker = :worker, due = :due,
        max_attempts = coalesce(:max_attempts, max_attempts)
 WHERE state = 0 AND id IN (SELECT value FROM carray(:ids));
 
 -- name: log_picked
-INSERT INTO event_log (event_id, delivery_id, action, worker, attempt, fence, created_at)
-SELECT event_id, id, 'PICKED', worker, attempts, fence, :now FROM deliveries
+INSERT INTO eventhub_event_log (event_id, delivery_id, action, worker, attempt, fence, created_at)
+SELECT event_id, id, 'PICKED', worker, attempts, fence, :now FROM eventhub_deliveries
 WHERE id IN (SELECT value FROM carray(:ids)) ORDER BY event_id;
 
 -- name: extend
 -- Only the current claim can lengthen its lease, and a lease that has ended may still be saved if nobody took it.
-UPDATE deliveries SET due = ?3 WHERE id = ?1 AND fence = ?2 AND state = 1 RETURNING id;
+UPDATE eventhub_deliveries SET due = ?3 WHERE id = ?1 AND fence = ?2 AND state = 1 RETURNING id;

@@ -1,65 +1,65 @@
 -- name: standing
 -- How deliveries stand; under the write lock this is the guard of everything that follows.
-SELECT id, event_id, fence, state, lane, worker, attempts, max_attempts, due FROM deliveries
+SELECT id, event_id, fence, state, lane, worker, attempts, max_attempts, due FROM eventhub_deliveries
 WHERE id IN (SELECT value FROM carray(:ids));
 
 -- name: remove
 -- Settled work leaves the hot table.
-DELETE FROM deliveries WHERE id IN (SELECT value FROM carray(:ids));
+DELETE FROM eventhub_deliveries WHERE id IN (SELECT value FROM carray(:ids));
 
 -- name: drop_results
 -- Handlers' results matter only while their event is open.
-DELETE FROM handler_results WHERE event_id IN (SELECT value FROM carray(:ids));
+DELETE FROM eventhub_handler_results WHERE event_id IN (SELECT value FROM carray(:ids));
 
 -- name: write_log
-INSERT INTO event_log (event_id, delivery_id, action, worker, attempt, fence, status_code, error, execution_ms,
+INSERT INTO eventhub_event_log (event_id, delivery_id, action, worker, attempt, fence, status_code, error, execution_ms,
                        created_at)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: fail
 -- A failed attempt: counted, its error kept (the last hundred of them), and due again at ?3 or at once.
-UPDATE deliveries SET state = CASE WHEN ?3 IS NULL THEN 0 ELSE 3 END, due = ?3, failures = failures + 1, worker = NULL,
+UPDATE eventhub_deliveries SET state = CASE WHEN ?3 IS NULL THEN 0 ELSE 3 END, due = ?3, failures = failures + 1, worker = NULL,
        errors = json_insert(CASE WHEN json_array_length(errors) >= 100 THEN json_remove(errors, '$[0]')
                                  ELSE coalesce(errors, '[]') END, '$[#]', ?4)
 WHERE id = ?1 AND fence = ?2 AND state = 1;
 
 -- name: release
 -- Neither success nor failure: the attempt is not charged, the fence stays where it is.
-UPDATE deliveries SET state = CASE WHEN ?3 IS NULL THEN 0 ELSE 3 END, due = ?3, attempts = attempts - 1, worker = NULL
+UPDATE eventhub_deliveries SET state = CASE WHEN ?3 IS NULL THEN 0 ELSE 3 END, due = ?3, attempts = attempts - 1, worker = NULL
 WHERE id = ?1 AND fence = ?2 AND state = 1;
 
 -- name: add_error
 -- The error of the attempt that ends a delivery, before the dead letter is written.
-UPDATE deliveries SET failures = failures + 1,
+UPDATE eventhub_deliveries SET failures = failures + 1,
        errors = json_insert(CASE WHEN json_array_length(errors) >= 100 THEN json_remove(errors, '$[0]')
                                  ELSE coalesce(errors, '[]') END, '$[#]', ?2)
 WHERE id = ?1;
 
 -- name: bury
 -- The dead letter keeps everything: the event as it was, every error, who had it last, and the fence to go on from.
-INSERT INTO dead_letters (delivery_id, event_id, subscriber, lane, route, fence, attempts, failures, max_attempts, worker,
+INSERT INTO eventhub_dead_letters (delivery_id, event_id, subscriber, lane, route, fence, attempts, failures, max_attempts, worker,
                           errors, reason, status, dead_at, type, payload, metadata, tags, title, description,
                           ordering_key, idempotency_key, created_at)
 SELECT d.id, d.event_id, d.subscriber, d.lane, d.route, d.fence, d.attempts, d.failures, d.max_attempts, d.worker,
        d.errors, ?2, ?3, ?4, e.type, e.payload, e.metadata, e.tags, e.title, e.description,
        e.ordering_key, e.idempotency_key, e.created_at
-FROM deliveries d JOIN events e ON e.id = d.event_id WHERE d.id = ?1;
+FROM eventhub_deliveries d JOIN eventhub_events e ON e.id = d.event_id WHERE d.id = ?1;
 
 -- name: parking_lanes
 -- Keys whose dead head must hold the others back.
-SELECT id FROM lanes WHERE parks = 1 AND id IN (SELECT value FROM carray(:lanes));
+SELECT id FROM eventhub_lanes WHERE parks = 1 AND id IN (SELECT value FROM carray(:lanes));
 
 -- name: park
-UPDATE deliveries SET state = 4, worker = NULL, due = NULL WHERE id IN (SELECT value FROM carray(:ids));
+UPDATE eventhub_deliveries SET state = 4, worker = NULL, due = NULL WHERE id IN (SELECT value FROM carray(:ids));
 
 -- name: advance
 -- The next of a key steps forward, unless the key still has a head.
-UPDATE deliveries SET state = CASE WHEN due > :now THEN 3 ELSE 0 END, due = CASE WHEN due > :now THEN due END
-WHERE id IN (SELECT (SELECT min(n.id) FROM deliveries n WHERE n.lane = l.value AND n.state = 2)
+UPDATE eventhub_deliveries SET state = CASE WHEN due > :now THEN 3 ELSE 0 END, due = CASE WHEN due > :now THEN due END
+WHERE id IN (SELECT (SELECT min(n.id) FROM eventhub_deliveries n WHERE n.lane = l.value AND n.state = 2)
              FROM carray(:lanes) l
-             WHERE NOT EXISTS (SELECT 1 FROM deliveries h WHERE h.lane = l.value AND h.state <> 2));
+             WHERE NOT EXISTS (SELECT 1 FROM eventhub_deliveries h WHERE h.lane = l.value AND h.state <> 2));
 
 -- name: drop_lanes
 -- A key without deliveries is forgotten.
-DELETE FROM lanes WHERE id IN (SELECT value FROM carray(:lanes))
-  AND NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.lane = lanes.id AND d.state <> 2);
+DELETE FROM eventhub_lanes WHERE id IN (SELECT value FROM carray(:lanes))
+  AND NOT EXISTS (SELECT 1 FROM eventhub_deliveries d WHERE d.lane = eventhub_lanes.id AND d.state <> 2);

@@ -1,29 +1,29 @@
 -- name: due_waiting
-SELECT id FROM deliveries WHERE state = 3 AND due <= :now ORDER BY due LIMIT :limit;
+SELECT id FROM eventhub_deliveries WHERE state = 3 AND due <= :now ORDER BY due LIMIT :limit;
 
 -- name: promote
 -- Retries whose time has come are ready again.
-UPDATE deliveries SET state = 0, due = NULL WHERE state = 3 AND id IN (SELECT value FROM carray(:ids));
+UPDATE eventhub_deliveries SET state = 0, due = NULL WHERE state = 3 AND id IN (SELECT value FROM carray(:ids));
 
 -- name: ended_leases
 -- Strictly past its end a lease is abandoned; exactly at it, not yet.
-SELECT id, fence, attempts, max_attempts, lane, worker, due FROM deliveries
+SELECT id, fence, attempts, max_attempts, lane, worker, due FROM eventhub_deliveries
 WHERE state = 1 AND due < :now ORDER BY due LIMIT :limit;
 
 -- name: held_by
-SELECT id, fence, attempts, max_attempts, lane, worker, due FROM deliveries
+SELECT id, fence, attempts, max_attempts, lane, worker, due FROM eventhub_deliveries
 WHERE state = 1 AND worker IN (SELECT value FROM carray(:workers)) LIMIT :limit;
 
 -- name: holders
 -- Who has open claims in a queue.
-SELECT DISTINCT d.worker FROM deliveries d JOIN routes r ON r.id = d.route
+SELECT DISTINCT d.worker FROM eventhub_deliveries d JOIN eventhub_routes r ON r.id = d.route
 WHERE d.state = 1 AND d.worker IS NOT NULL AND r.queue = :queue;
 
 -- name: next_due
-SELECT min(due) FROM (SELECT min(due) AS due FROM deliveries WHERE state = 1
-                      UNION ALL SELECT min(due) FROM deliveries WHERE state = 3);
+SELECT min(due) FROM (SELECT min(due) AS due FROM eventhub_deliveries WHERE state = 1
+                      UNION ALL SELECT min(due) FROM eventhub_deliveries WHERE state = 3);
 
 -- name: reset
 -- An operator takes a delivery away from its worker; the claim is void from here on.
-UPDATE deliveries SET state = 0, due = NULL, worker = NULL WHERE id = :id AND state = 1
+UPDATE eventhub_deliveries SET state = 0, due = NULL, worker = NULL WHERE id = :id AND state = 1
 RETURNING event_id, attempts, fence;

@@ -2,56 +2,60 @@
 SELECT l.event_id, l.type, l.payload, l.metadata, l.tags, l.title, l.description, l.ordering_key, l.idempotency_key,
        l.created_at, l.status, l.attempts, l.failures, l.errors, l.dead_at, l.reason, r.queue, l.worker, l.retried_at,
        l.retried_by
-FROM dead_letters l JOIN routes r ON r.id = l.route
+FROM eventhub_dead_letters l JOIN eventhub_routes r ON r.id = l.route
 WHERE l.retried_at IS NULL AND (:queue IS NULL OR r.queue = :queue)
 ORDER BY l.event_id DESC, l.id DESC LIMIT :limit OFFSET :offset;
 
 -- name: dead_total
-SELECT count(*) FROM dead_letters l
+SELECT count(*) FROM eventhub_dead_letters l
 WHERE l.retried_at IS NULL
-  AND (:queue IS NULL OR l.route IN (SELECT id FROM routes WHERE queue = :queue));
+  AND (:queue IS NULL OR l.route IN (SELECT id FROM eventhub_routes WHERE queue = :queue));
 
 -- name: dead_event
 SELECT l.event_id, l.type, l.payload, l.metadata, l.tags, l.title, l.description, l.ordering_key, l.idempotency_key,
        l.created_at, l.status, l.attempts, l.failures, l.errors, l.dead_at, l.reason, r.queue, l.worker, l.retried_at,
        l.retried_by
-FROM dead_letters l JOIN routes r ON r.id = l.route
+FROM eventhub_dead_letters l JOIN eventhub_routes r ON r.id = l.route
 WHERE l.event_id = :event_id ORDER BY l.id DESC LIMIT 1;
 
 -- name: dead_standing
 -- The open dead letters of these deliveries, with what a fresh start needs.
-SELECT l.id, l.delivery_id, l.event_id, l.lane, l.route, l.fence, l.max_attempts, n.consumer, l.ordering_key, r.queue
-FROM dead_letters l JOIN routes r ON r.id = l.route LEFT JOIN lanes n ON n.id = l.lane
+SELECT l.id, l.delivery_id, l.event_id, l.lane, l.fence, l.ordering_key, r.queue
+FROM eventhub_dead_letters l JOIN eventhub_routes r ON r.id = l.route
 WHERE l.retried_at IS NULL AND l.delivery_id IN (SELECT value FROM carray(:ids)) ORDER BY l.delivery_id;
+
+-- name: touch_lanes
+-- Keys that were forgotten are known again; one that is known keeps its rules.
+INSERT INTO eventhub_lanes (id, consumer, key, parks) VALUES (?, ?, ?, 0) ON CONFLICT DO NOTHING;
 
 -- name: close_dead
 -- The dead letter stays as history, with who retried it and when.
-UPDATE dead_letters SET retried_at = :now, retried_by = :by WHERE id IN (SELECT value FROM carray(:ids));
+UPDATE eventhub_dead_letters SET retried_at = :now, retried_by = :by WHERE id IN (SELECT value FROM carray(:ids));
 
 -- name: revive
 -- A fresh start under the old id: counters at zero, but the fence goes on growing.
-INSERT INTO deliveries (id, event_id, subscriber, lane, route, state, fence, attempts, failures, max_attempts)
-SELECT delivery_id, event_id, subscriber, lane, route, ?2, fence, 0, 0, max_attempts FROM dead_letters WHERE id = ?1;
+INSERT INTO eventhub_deliveries (id, event_id, subscriber, lane, route, state, fence, attempts, failures, max_attempts)
+SELECT delivery_id, event_id, subscriber, lane, route, ?2, fence, 0, 0, max_attempts FROM eventhub_dead_letters WHERE id = ?1;
 
 -- name: revive_parked
-UPDATE deliveries SET state = 0, attempts = 0, failures = 0, errors = NULL, due = NULL WHERE id = ?1 AND state = 4
+UPDATE eventhub_deliveries SET state = 0, attempts = 0, failures = 0, errors = NULL, due = NULL WHERE id = ?1 AND state = 4
 RETURNING id;
 
 -- name: purgeable
 -- Parked ones hold a key and are not purged before somebody decides about it.
-SELECT l.id, l.event_id, l.retried_at IS NULL FROM dead_letters l
+SELECT l.id, l.event_id, l.retried_at IS NULL FROM eventhub_dead_letters l
 WHERE CASE :by WHEN 'dead_at' THEN l.dead_at ELSE l.created_at END <= :cutoff
-  AND (:queue IS NULL OR l.route IN (SELECT id FROM routes WHERE queue = :queue))
-  AND NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.id = l.delivery_id AND d.state = 4);
+  AND (:queue IS NULL OR l.route IN (SELECT id FROM eventhub_routes WHERE queue = :queue))
+  AND NOT EXISTS (SELECT 1 FROM eventhub_deliveries d WHERE d.id = l.delivery_id AND d.state = 4);
 
 -- name: delete_dead
-DELETE FROM dead_letters WHERE id IN (SELECT value FROM carray(:ids));
+DELETE FROM eventhub_dead_letters WHERE id IN (SELECT value FROM carray(:ids));
 
 -- name: delete_events
 -- An event goes with its last dead letter, unless work on it is still open.
-DELETE FROM events WHERE id IN (SELECT value FROM carray(:ids))
-  AND NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.id = events.id)
-  AND NOT EXISTS (SELECT 1 FROM dead_letters l WHERE l.event_id = events.id);
+DELETE FROM eventhub_events WHERE id IN (SELECT value FROM carray(:ids))
+  AND NOT EXISTS (SELECT 1 FROM eventhub_deliveries d WHERE d.id = eventhub_events.id)
+  AND NOT EXISTS (SELECT 1 FROM eventhub_dead_letters l WHERE l.event_id = eventhub_events.id);
 
 -- name: parked
-SELECT id FROM deliveries WHERE lane = :lane AND state = 4;
+SELECT id FROM eventhub_deliveries WHERE lane = :lane AND state = 4;

@@ -1,52 +1,52 @@
 -- name: ready
-SELECT d.id, e.type FROM deliveries d JOIN events e ON e.id = d.event_id
-WHERE d.state = 0 AND d.route IN (SELECT id FROM routes WHERE queue = :queue) AND d.event_id > :after_id
+SELECT d.id, e.type FROM eventhub_deliveries d JOIN eventhub_events e ON e.id = d.event_id
+WHERE d.state = 0 AND d.route IN (SELECT id FROM eventhub_routes WHERE queue = :queue) AND d.event_id > :after_id
 ORDER BY d.event_id LIMIT :limit;
 
 -- name: event
-SELECT * FROM event_states WHERE id = :id;
+SELECT * FROM eventhub_event_states WHERE id = :id;
 
 -- name: event_exists
-SELECT 1 FROM events WHERE id = :id;
+SELECT 1 FROM eventhub_events WHERE id = :id;
 
 -- name: events_recent
-SELECT * FROM event_states
+SELECT * FROM eventhub_event_states
 WHERE id < :before AND (:type IS NULL OR type = :type) AND (:queue IS NULL OR queue = :queue)
 ORDER BY id DESC LIMIT :limit;
 
 -- name: events_open
 -- Pending or being worked on: driven by the deliveries, which are few beside the events.
-SELECT * FROM event_states
-WHERE id IN (SELECT event_id FROM deliveries WHERE state IN (SELECT value FROM carray(:states))) AND id < :before
+SELECT * FROM eventhub_event_states
+WHERE id IN (SELECT event_id FROM eventhub_deliveries WHERE state IN (SELECT value FROM carray(:states))) AND id < :before
   AND (:type IS NULL OR type = :type) AND (:queue IS NULL OR queue = :queue)
 ORDER BY id DESC LIMIT :limit;
 
 -- name: events_dead
-SELECT * FROM event_states
-WHERE id IN (SELECT event_id FROM dead_letters WHERE retried_at IS NULL AND status = :status) AND id < :before
+SELECT * FROM eventhub_event_states
+WHERE id IN (SELECT event_id FROM eventhub_dead_letters WHERE retried_at IS NULL AND status = :status) AND id < :before
   AND (:type IS NULL OR type = :type) AND (:queue IS NULL OR queue = :queue)
 ORDER BY id DESC LIMIT :limit;
 
 -- name: events_completed
-SELECT * FROM event_states
+SELECT * FROM eventhub_event_states
 WHERE state IS NULL AND dead_status IS NULL AND id < :before
   AND (:type IS NULL OR type = :type) AND (:queue IS NULL OR queue = :queue)
 ORDER BY id DESC LIMIT :limit;
 
 -- name: log
 SELECT id, event_id, delivery_id, action, worker, attempt, fence, status_code, error, execution_ms, created_at
-FROM event_log WHERE event_id = :event_id ORDER BY id;
+FROM eventhub_event_log WHERE event_id = :event_id ORDER BY id;
 
 -- name: count_open
-SELECT r.queue, d.state, count(*) FROM deliveries d JOIN routes r ON r.id = d.route
+SELECT r.queue, d.state, count(*) FROM eventhub_deliveries d JOIN eventhub_routes r ON r.id = d.route
 WHERE d.state <> 4 GROUP BY r.queue, d.state;
 
 -- name: count_dead
-SELECT r.queue, l.status, count(*) FROM dead_letters l JOIN routes r ON r.id = l.route
+SELECT r.queue, l.status, count(*) FROM eventhub_dead_letters l JOIN eventhub_routes r ON r.id = l.route
 WHERE l.retried_at IS NULL GROUP BY r.queue, l.status;
 
 -- name: count_events
-SELECT r.queue, count(*) FROM events e JOIN routes r ON r.id = e.route GROUP BY r.queue;
+SELECT r.queue, count(*) FROM eventhub_events e JOIN eventhub_routes r ON r.id = e.route GROUP BY r.queue;
 
 -- name: ages
 -- How long the open work has been waiting since it was published, in buckets.
@@ -54,20 +54,20 @@ SELECT r.queue, CASE WHEN :now - e.created_at < 1000000 THEN '<1s' WHEN :now - e
                      WHEN :now - e.created_at < 60000000 THEN '<1m' WHEN :now - e.created_at < 600000000 THEN '<10m'
                      WHEN :now - e.created_at < 3600000000 THEN '<1h' ELSE '>=1h' END AS age,
        count(*), (:now - min(e.created_at)) / 1e6
-FROM deliveries d JOIN events e ON e.id = d.event_id JOIN routes r ON r.id = d.route
+FROM eventhub_deliveries d JOIN eventhub_events e ON e.id = d.event_id JOIN eventhub_routes r ON r.id = d.route
 WHERE d.state <> 4 GROUP BY r.queue, age;
 
 -- name: attempts
-SELECT r.queue, d.attempts, count(*) FROM deliveries d JOIN routes r ON r.id = d.route
+SELECT r.queue, d.attempts, count(*) FROM eventhub_deliveries d JOIN eventhub_routes r ON r.id = d.route
 WHERE d.state <> 4 GROUP BY r.queue, d.attempts;
 
 -- name: count_results
-SELECT r.queue, h.kind, count(*) FROM handler_results h JOIN events e ON e.id = h.event_id
-JOIN routes r ON r.id = e.route GROUP BY r.queue, h.kind;
+SELECT r.queue, h.kind, count(*) FROM eventhub_handler_results h JOIN eventhub_events e ON e.id = h.event_id
+JOIN eventhub_routes r ON r.id = e.route GROUP BY r.queue, h.kind;
 
 -- name: recent_ends
 -- The last ten thousand log rows tell latency and failure rate, whatever the log's length.
 SELECT r.queue, g.action, (g.created_at - e.created_at) / 1e6
-FROM (SELECT event_id, action, created_at FROM event_log ORDER BY id DESC LIMIT 10000) g
-JOIN events e ON e.id = g.event_id JOIN routes r ON r.id = e.route
+FROM (SELECT event_id, action, created_at FROM eventhub_event_log ORDER BY id DESC LIMIT 10000) g
+JOIN eventhub_events e ON e.id = g.event_id JOIN eventhub_routes r ON r.id = e.route
 WHERE g.action IN ('COMPLETED', 'FAILED', 'ABANDONED');

@@ -1,0 +1,76 @@
+-- name: take_ids
+-- Ids in advance, for events whose keys must be taken first.
+SELECT nextval('eventhub.ids') FROM generate_series(1, $1);
+
+-- name: intern_route
+-- Routes are few: insert when new, then the number is cached. Never inside a caller's transaction.
+INSERT INTO eventhub.routes (queue, tags, priority) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING;
+
+-- name: find_route
+SELECT id FROM eventhub.routes WHERE queue = $1 AND tags = $2 AND priority = $3;
+
+-- name: queue_routes
+-- Every route of a queue, to choose those that a worker's tags allow.
+SELECT id, tags, priority FROM eventhub.routes WHERE queue = $1 ORDER BY priority DESC, id;
+
+-- name: take_keys
+-- Racing duplicates: exactly one insert of a key wins, the others wait for it. In order, so that none wait in a circle.
+INSERT INTO eventhub.idempotency_keys (scope, key, event_id, created_at)
+SELECT k.scope, k.key, k.event_id, coalesce($4, now())
+FROM unnest($1::text[], $2::text[], $3::bigint[]) AS k(scope, key, event_id) ORDER BY k.scope, k.key
+ON CONFLICT DO NOTHING RETURNING event_id;
+
+-- name: keyed_events
+-- The first events of keys that were taken before, to compare with what is being published again.
+SELECT k.scope, k.key, e.id, e.type, e.payload, e.metadata, e.tags, e.title, e.description, e.ordering_key, e.created_at
+FROM unnest($1::text[], $2::text[]) AS w(scope, key)
+JOIN eventhub.idempotency_keys k ON k.scope = w.scope AND k.key = w.key JOIN eventhub.events e ON e.id = k.event_id;
+
+-- name: drop_keys
+-- A call that is refused as a whole gives back the keys it took.
+DELETE FROM eventhub.idempotency_keys WHERE event_id = ANY ($1::bigint[]) AND (scope, key) IN
+  (SELECT * FROM unnest($2::text[], $3::text[]));
+
+-- name: lock_lanes
+-- Make the ordering keys known and lock them, in order: who holds the lock decides who is behind whom.
+INSERT INTO eventhub.lanes (id, consumer, key, parks)
+SELECT w.id, w.consumer, w.key, w.parks FROM unnest($1::bigint[], $2::text[], $3::text[], $4::boolean[])
+  AS w(id, consumer, key, parks) ORDER BY w.id
+ON CONFLICT (id) DO UPDATE SET parks = excluded.parks;
+
+-- name: taken_lanes
+-- Which of these keys have a head already: their new deliveries go behind it. A statement of its own, after the lock.
+SELECT lane FROM eventhub.deliveries WHERE lane = ANY ($1::bigint[]) AND lane IS NOT NULL AND state <> 2;
+
+-- name: insert_events
+-- Event, delivery and log rows of a whole batch in one round trip. A column that is empty throughout is passed as NULL.
+-- state: 0 ready, 1 leased to its publisher, 2 behind, 3 due later, NULL: no delivery, nobody wants it.
+WITH input AS MATERIALIZED (
+  SELECT coalesce(u.id, nextval('eventhub.ids')) AS id, u.n, u.route, u.type, u.payload, u.metadata, u.tags, u.title,
+         u.description, u.ordering_key, u.idempotency_key, u.lane, u.max_attempts, u.worker, t.now,
+         CASE WHEN u.state = 3 AND coalesce(u.due, t.now + u.seconds * interval '1 second') <= t.now THEN 0
+              ELSE u.state END AS state,
+         coalesce(u.due, t.now + u.seconds * interval '1 second') AS due
+  FROM unnest($1::bigint[], $2::integer[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[],
+              $9::text[], $10::text[], $11::bigint[], $12::smallint[], $13::timestamptz[], $14::float8[],
+              $15::integer[], $16::text[])
+       WITH ORDINALITY AS u(id, route, type, payload, metadata, tags, title, description, ordering_key,
+                            idempotency_key, lane, state, due, seconds, max_attempts, worker, n)
+  CROSS JOIN (SELECT coalesce($17, now()) AS now) t),
+stored AS (
+  INSERT INTO eventhub.events (id, route, type, payload, metadata, tags, title, description, ordering_key,
+                               idempotency_key, created_at)
+  SELECT id, route, type, payload::json, metadata, tags, title, description, ordering_key, idempotency_key, now
+  FROM input),
+placed AS (
+  INSERT INTO eventhub.deliveries (id, event_id, lane, route, state, due, fence, attempts, failures, max_attempts, worker)
+  SELECT id, id, lane, route, state, CASE WHEN state = 0 THEN NULL ELSE due END, (state = 1)::integer,
+         (state = 1)::integer, 0, max_attempts, worker
+  FROM input WHERE state IS NOT NULL),
+logged AS (
+  INSERT INTO eventhub.event_log (event_id, delivery_id, action, worker, attempt, fence, created_at)
+  SELECT id, id, 'PUBLISHED', NULL, NULL, NULL, now FROM input
+  UNION ALL
+  SELECT id, id, CASE state WHEN 1 THEN 'PICKED' ELSE 'COMPLETED' END, worker, coalesce(state, 0), state, now
+  FROM input WHERE state = 1 OR state IS NULL)
+SELECT id, now FROM input ORDER BY n;

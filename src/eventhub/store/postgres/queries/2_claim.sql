@@ -1,0 +1,67 @@
+-- name: claim_route
+-- Only ready deliveries are in the index, so the cost does not depend on what else waits; the floor ($5) steps over
+-- entries of claimed rows that an old snapshot keeps from being cleaned away.
+WITH pick AS MATERIALIZED (
+  SELECT ctid AS tid FROM eventhub.deliveries WHERE state = 0 AND route = $1 AND event_id >= $5
+  ORDER BY event_id LIMIT $2 FOR UPDATE SKIP LOCKED),
+taken AS (
+  UPDATE eventhub.deliveries SET state = 1, fence = fence + 1, attempts = attempts + 1, worker = $3,
+         due = coalesce($7, now()) + $4::interval, max_attempts = coalesce($6, max_attempts)
+  WHERE ctid = ANY (ARRAY (SELECT tid FROM pick))
+  RETURNING id, event_id, fence, attempts, failures, lane, max_attempts, due),
+logged AS (
+  INSERT INTO eventhub.event_log (event_id, delivery_id, action, worker, attempt, fence, created_at)
+  SELECT event_id, id, 'PICKED', $3, attempts, fence, coalesce($7, now()) FROM taken)
+SELECT t.id, t.fence, t.attempts, t.failures, t.lane, t.max_attempts, e.type, e.payload, e.metadata, e.tags, e.title,
+       e.description, e.ordering_key, e.idempotency_key, e.created_at, t.event_id, t.due
+FROM taken t JOIN eventhub.events e ON e.id = t.event_id ORDER BY t.event_id;
+
+-- name: claim_routes
+-- Several routes: look at the first few of each without locks, merge by age, then lock only what is taken.
+WITH candidate AS MATERIALIZED (
+  SELECT c.id FROM unnest($1::integer[]) AS w(route)
+  CROSS JOIN LATERAL (SELECT d.id, d.event_id FROM eventhub.deliveries d WHERE d.state = 0 AND d.route = w.route
+                      ORDER BY d.event_id LIMIT $2) c
+  ORDER BY c.event_id LIMIT $2),
+pick AS MATERIALIZED (
+  SELECT p.tid FROM candidate c
+  CROSS JOIN LATERAL (SELECT d.ctid AS tid FROM eventhub.deliveries d WHERE d.id = c.id AND d.state + 0 = 0
+                      LIMIT 1 FOR UPDATE SKIP LOCKED) p),
+taken AS (
+  UPDATE eventhub.deliveries SET state = 1, fence = fence + 1, attempts = attempts + 1, worker = $3,
+         due = coalesce($6, now()) + $4::interval, max_attempts = coalesce($5, max_attempts)
+  WHERE ctid = ANY (ARRAY (SELECT tid FROM pick))
+  RETURNING id, event_id, fence, attempts, failures, lane, max_attempts, due),
+logged AS (
+  INSERT INTO eventhub.event_log (event_id, delivery_id, action, worker, attempt, fence, created_at)
+  SELECT event_id, id, 'PICKED', $3, attempts, fence, coalesce($6, now()) FROM taken)
+SELECT t.id, t.fence, t.attempts, t.failures, t.lane, t.max_attempts, e.type, e.payload, e.metadata, e.tags, e.title,
+       e.description, e.ordering_key, e.idempotency_key, e.created_at, t.event_id, t.due
+FROM taken t JOIN eventhub.events e ON e.id = t.event_id ORDER BY t.event_id;
+
+-- name: claim_ids
+-- Chosen deliveries, those of them that are ready.
+WITH pick AS MATERIALIZED (
+  SELECT p.tid FROM unnest($1::bigint[]) AS w(id)
+  CROSS JOIN LATERAL (SELECT d.ctid AS tid FROM eventhub.deliveries d WHERE d.id = w.id AND d.state + 0 = 0
+                      LIMIT 1 FOR UPDATE SKIP LOCKED) p),
+taken AS (
+  UPDATE eventhub.deliveries SET state = 1, fence = fence + 1, attempts = attempts + 1, worker = $2,
+         due = coalesce($4, now()) + $3::interval
+  WHERE ctid = ANY (ARRAY (SELECT tid FROM pick))
+  RETURNING id, event_id, fence, attempts, failures, lane, max_attempts, due),
+logged AS (
+  INSERT INTO eventhub.event_log (event_id, delivery_id, action, worker, attempt, fence, created_at)
+  SELECT event_id, id, 'PICKED', $2, attempts, fence, coalesce($4, now()) FROM taken)
+SELECT t.id, t.fence, t.attempts, t.failures, t.lane, t.max_attempts, e.type, e.payload, e.metadata, e.tags, e.title,
+       e.description, e.ordering_key, e.idempotency_key, e.created_at, t.event_id, t.due
+FROM taken t JOIN eventhub.events e ON e.id = t.event_id ORDER BY t.event_id;
+
+-- name: extend
+-- Only the current claim can lengthen its lease, and a lease that has ended may still be saved if nobody took it.
+WITH hit AS MATERIALIZED (
+  SELECT d.tid FROM unnest($1::bigint[], $2::integer[]) AS w(id, fence)
+  CROSS JOIN LATERAL (SELECT ctid AS tid FROM eventhub.deliveries
+                      WHERE id = w.id AND fence = w.fence AND state + 0 = 1 LIMIT 1 FOR UPDATE) d)
+UPDATE eventhub.deliveries SET due = coalesce($4, now()) + $3::interval
+WHERE ctid = ANY (ARRAY (SELECT tid FROM hit)) RETURNING id;

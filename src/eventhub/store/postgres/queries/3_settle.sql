@@ -1,0 +1,137 @@
+-- name: standing
+-- How deliveries stand.
+SELECT id, event_id, fence, state, lane, worker, attempts, max_attempts, due FROM eventhub.deliveries
+WHERE id = ANY ($1::bigint[]);
+
+-- name: hold_lanes
+-- Locked first and in order, before anything is decided about their deliveries: two who settle cannot wait in a circle,
+-- and a publisher sees either the head or the key without one, never the moment between.
+SELECT id FROM eventhub.lanes WHERE id = ANY ($1::bigint[]) ORDER BY id FOR UPDATE;
+
+-- name: complete
+-- Each row is looked up by id (a join would scan for it), judged by fence and state, and leaves the hot table.
+WITH report AS MATERIALIZED (
+  SELECT * FROM unnest($1::bigint[], $2::integer[], $3::boolean[], $4::integer[], $5::integer[])
+    AS r(id, fence, leased, execution_ms, status_code)),
+hit AS MATERIALIZED (
+  SELECT d.tid FROM report r
+  CROSS JOIN LATERAL (SELECT ctid AS tid FROM eventhub.deliveries
+                      WHERE id = r.id AND fence = r.fence AND state + 0 <> 4 AND (state + 0 = 1) = r.leased
+                      LIMIT 1 FOR UPDATE) d),
+gone AS (
+  DELETE FROM eventhub.deliveries WHERE ctid = ANY (ARRAY (SELECT tid FROM hit))
+  RETURNING id, event_id, worker, attempts, fence),
+forgotten AS (
+  DELETE FROM eventhub.handler_results WHERE event_id = ANY (ARRAY (SELECT event_id FROM gone))),
+logged AS (
+  INSERT INTO eventhub.event_log (event_id, delivery_id, action, worker, attempt, fence, status_code, execution_ms,
+                                  created_at)
+  SELECT g.event_id, g.id, 'COMPLETED', g.worker, g.attempts, g.fence, r.status_code, r.execution_ms,
+         coalesce($6, now())
+  FROM gone g JOIN report r ON r.id = g.id)
+SELECT id FROM gone;
+
+-- name: fail
+-- A failed attempt: counted, its error kept (the last hundred of them), and due again later or at once.
+WITH report AS MATERIALIZED (
+  SELECT * FROM unnest($1::bigint[], $2::integer[], $3::text[], $4::interval[], $5::integer[], $6::integer[])
+    AS r(id, fence, error, delay, execution_ms, status_code)),
+hit AS MATERIALIZED (
+  SELECT d.tid, d.worker AS was, r.* FROM report r
+  CROSS JOIN LATERAL (SELECT ctid AS tid, worker FROM eventhub.deliveries
+                      WHERE id = r.id AND fence = r.fence AND state + 0 = 1 LIMIT 1 FOR UPDATE) d),
+failed AS (
+  UPDATE eventhub.deliveries d
+  SET state = CASE WHEN h.delay > interval '0' THEN 3 ELSE 0 END,
+      due = CASE WHEN h.delay > interval '0' THEN coalesce($7, now()) + h.delay END,
+      failures = d.failures + 1, worker = NULL,
+      errors = CASE WHEN jsonb_array_length(d.errors) >= 100 THEN d.errors - 0 ELSE coalesce(d.errors, '[]') END
+               || to_jsonb(h.error)
+  FROM hit h WHERE d.ctid = h.tid
+  RETURNING d.id, d.event_id, d.route, d.state, d.attempts, d.fence, h.was, h.error, h.execution_ms, h.status_code),
+logged AS (
+  INSERT INTO eventhub.event_log (event_id, delivery_id, action, worker, attempt, fence, status_code, error,
+                                  execution_ms, created_at)
+  SELECT event_id, id, 'FAILED', was, attempts, fence, status_code, error, execution_ms, coalesce($7, now())
+  FROM failed)
+SELECT id, route, event_id, state FROM failed;
+
+-- name: release
+-- Neither success nor failure: the attempt is not charged, the fence stays where it is.
+WITH hit AS MATERIALIZED (
+  SELECT d.tid, d.worker AS was, r.delay
+  FROM unnest($1::bigint[], $2::integer[], $3::interval[]) AS r(id, fence, delay)
+  CROSS JOIN LATERAL (SELECT ctid AS tid, worker FROM eventhub.deliveries
+                      WHERE id = r.id AND fence = r.fence AND state + 0 = 1 LIMIT 1 FOR UPDATE) d),
+released AS (
+  UPDATE eventhub.deliveries d
+  SET state = CASE WHEN h.delay > interval '0' THEN 3 ELSE 0 END,
+      due = CASE WHEN h.delay > interval '0' THEN coalesce($4, now()) + h.delay END,
+      attempts = d.attempts - 1, worker = NULL
+  FROM hit h WHERE d.ctid = h.tid
+  RETURNING d.id, d.event_id, d.route, d.state, d.attempts, d.fence, h.was),
+logged AS (
+  INSERT INTO eventhub.event_log (event_id, delivery_id, action, worker, attempt, fence, created_at)
+  SELECT event_id, id, 'RELEASED', was, attempts, fence, coalesce($4, now()) FROM released)
+SELECT id, route, event_id, state FROM released;
+
+-- name: bury
+-- The dead letter keeps everything: the event as it was, every error, who had it last, and the fence to go on from.
+-- The dead leave, or stay parked when their key must be held. $9 is given by the sweep: only a lease that ended before
+-- it counts, so one that was extended meanwhile is spared.
+WITH report AS MATERIALIZED (
+  SELECT * FROM unnest($1::bigint[], $2::integer[], $3::boolean[], $4::text[], $5::text[], $6::text[], $7::integer[],
+                       $8::integer[]) AS r(id, fence, leased, error, reason, status, execution_ms, status_code)),
+hit AS MATERIALIZED (
+  SELECT d.*, r.error, r.reason, r.status, r.execution_ms, r.status_code,
+         coalesce((SELECT l.parks FROM eventhub.lanes l WHERE l.id = d.lane), false) AND d.state <> 2 AS parks
+  FROM report r
+  CROSS JOIN LATERAL (SELECT ctid AS tid, * FROM eventhub.deliveries
+                      WHERE id = r.id AND fence = r.fence AND state + 0 <> 4 AND (state + 0 = 1) = r.leased
+                        AND ($9::timestamptz IS NULL OR due < $9)
+                      LIMIT 1 FOR UPDATE) d),
+letter AS (
+  INSERT INTO eventhub.dead_letters (delivery_id, event_id, subscriber, lane, route, fence, attempts, failures,
+                                     max_attempts, worker, errors, reason, status, dead_at, type, payload, metadata,
+                                     tags, title, description, ordering_key, idempotency_key, created_at)
+  SELECT h.id, h.event_id, h.subscriber, h.lane, h.route, h.fence, h.attempts,
+         h.failures + (h.error IS NOT NULL)::integer, h.max_attempts, h.worker,
+         CASE WHEN h.error IS NULL THEN h.errors
+              ELSE CASE WHEN jsonb_array_length(h.errors) >= 100 THEN h.errors - 0 ELSE coalesce(h.errors, '[]') END
+                   || to_jsonb(h.error) END,
+         h.reason, h.status, coalesce($11, now()), e.type, e.payload, e.metadata, e.tags, e.title, e.description,
+         e.ordering_key, e.idempotency_key, e.created_at
+  FROM hit h JOIN eventhub.events e ON e.id = h.event_id),
+parked AS (
+  UPDATE eventhub.deliveries SET state = 4, worker = NULL, due = NULL
+  WHERE ctid = ANY (ARRAY (SELECT tid FROM hit WHERE parks))),
+gone AS (
+  DELETE FROM eventhub.deliveries WHERE ctid = ANY (ARRAY (SELECT tid FROM hit WHERE NOT parks))),
+forgotten AS (
+  DELETE FROM eventhub.handler_results WHERE event_id = ANY (ARRAY (SELECT event_id FROM hit))),
+logged AS (
+  INSERT INTO eventhub.event_log (event_id, delivery_id, action, worker, attempt, fence, status_code, error,
+                                  execution_ms, created_at)
+  SELECT event_id, id, $10, worker, attempts, fence, status_code, error, execution_ms, coalesce($11, now())
+  FROM hit WHERE error IS NOT NULL
+  UNION ALL
+  SELECT event_id, id, 'DEAD', worker, attempts, fence, NULL, reason, NULL, coalesce($11, now()) FROM hit)
+SELECT id, parks FROM hit;
+
+-- name: advance
+-- The next of a key steps forward, unless the key still has a head. A statement of its own, after the lanes are locked:
+-- it must see what every other transaction on these keys has committed.
+UPDATE eventhub.deliveries d
+SET state = CASE WHEN d.due > coalesce($2, now()) THEN 3 ELSE 0 END,
+    due = CASE WHEN d.due > coalesce($2, now()) THEN d.due END
+FROM unnest($1::bigint[]) AS w(lane)
+CROSS JOIN LATERAL (SELECT n.ctid AS tid FROM eventhub.deliveries n WHERE n.lane = w.lane AND n.state = 2
+                    ORDER BY n.id LIMIT 1) next
+WHERE d.ctid = next.tid
+  AND NOT EXISTS (SELECT 1 FROM eventhub.deliveries h WHERE h.lane = w.lane AND h.lane IS NOT NULL AND h.state <> 2)
+RETURNING d.route, d.event_id, d.state;
+
+-- name: drop_lanes
+-- A key without deliveries is forgotten.
+DELETE FROM eventhub.lanes l WHERE l.id = ANY ($1::bigint[])
+  AND NOT EXISTS (SELECT 1 FROM eventhub.deliveries d WHERE d.lane = l.id AND d.lane IS NOT NULL AND d.state <> 2);

@@ -1,0 +1,89 @@
+-- name: dead_page
+SELECT l.event_id, l.type, l.payload, l.metadata, l.tags, l.title, l.description, l.ordering_key, l.idempotency_key,
+       l.created_at, l.status, l.attempts, l.failures, l.errors, l.dead_at, l.reason, r.queue, l.worker, l.retried_at,
+       l.retried_by
+FROM eventhub.dead_letters l JOIN eventhub.routes r ON r.id = l.route
+WHERE l.retried_at IS NULL AND ($1::text IS NULL OR r.queue = $1)
+ORDER BY l.event_id DESC, l.id DESC LIMIT $2 OFFSET $3;
+
+-- name: dead_total
+SELECT count(*) FROM eventhub.dead_letters l
+WHERE l.retried_at IS NULL
+  AND ($1::text IS NULL OR l.route IN (SELECT id FROM eventhub.routes WHERE queue = $1));
+
+-- name: dead_event
+SELECT l.event_id, l.type, l.payload, l.metadata, l.tags, l.title, l.description, l.ordering_key, l.idempotency_key,
+       l.created_at, l.status, l.attempts, l.failures, l.errors, l.dead_at, l.reason, r.queue, l.worker, l.retried_at,
+       l.retried_by
+FROM eventhub.dead_letters l JOIN eventhub.routes r ON r.id = l.route
+WHERE l.event_id = $1 ORDER BY l.id DESC LIMIT 1;
+
+-- name: dead_standing
+-- The open dead letters of these deliveries, locked, with what a fresh start needs.
+SELECT l.id, l.delivery_id, l.lane, r.queue, l.ordering_key
+FROM eventhub.dead_letters l JOIN eventhub.routes r ON r.id = l.route
+WHERE l.retried_at IS NULL AND l.delivery_id = ANY ($1::bigint[]) ORDER BY l.delivery_id FOR UPDATE OF l;
+
+-- name: touch_lanes
+-- Lock the keys of the dead, in order, making those that were forgotten known again.
+INSERT INTO eventhub.lanes (id, consumer, key, parks)
+SELECT w.id, w.consumer, w.key, false FROM unnest($1::bigint[], $2::text[], $3::text[]) AS w(id, consumer, key)
+ORDER BY w.id
+ON CONFLICT (id) DO UPDATE SET consumer = excluded.consumer;
+
+-- name: close_dead
+-- The dead letter stays as history, with who retried it and when.
+UPDATE eventhub.dead_letters SET retried_at = coalesce($3, now()), retried_by = $2 WHERE id = ANY ($1::bigint[]);
+
+-- name: revive
+-- A fresh start under the old id: counters at zero, but the fence goes on growing. A parked one is still there; the
+-- others come back, the first of a key that has no head as its head.
+WITH letter AS MATERIALIZED (
+  SELECT l.*, row_number() OVER (PARTITION BY l.lane ORDER BY l.delivery_id) AS turn
+  FROM eventhub.dead_letters l WHERE l.id = ANY ($1::bigint[])),
+unparked AS (
+  UPDATE eventhub.deliveries d SET state = 0, attempts = 0, failures = 0, errors = NULL, due = NULL
+  WHERE d.id = ANY (ARRAY (SELECT delivery_id FROM letter)) AND d.state + 0 = 4 RETURNING d.id),
+back AS (
+  INSERT INTO eventhub.deliveries (id, event_id, subscriber, lane, route, state, fence, attempts, failures, max_attempts)
+  SELECT l.delivery_id, l.event_id, l.subscriber, l.lane, l.route,
+         CASE WHEN l.lane IS NULL THEN 0
+              WHEN l.turn = 1 AND NOT EXISTS (SELECT 1 FROM eventhub.deliveries h
+                                              WHERE h.lane = l.lane AND h.lane IS NOT NULL AND h.state <> 2) THEN 0
+              ELSE 2 END,
+         l.fence, 0, 0, l.max_attempts
+  FROM letter l WHERE NOT EXISTS (SELECT 1 FROM eventhub.deliveries d WHERE d.id = l.delivery_id)
+  ORDER BY l.delivery_id),
+forgotten AS (
+  DELETE FROM eventhub.handler_results WHERE event_id = ANY (ARRAY (SELECT event_id FROM letter))),
+logged AS (
+  INSERT INTO eventhub.event_log (event_id, delivery_id, action, worker, attempt, fence, created_at)
+  SELECT event_id, delivery_id, 'RETRIED', $2, 0, fence, coalesce($3, now()) FROM letter ORDER BY delivery_id)
+SELECT delivery_id, route, event_id FROM letter;
+
+-- name: purge
+-- Old dead letters go, and with them the events that nothing else needs. Parked ones hold a key and stay.
+WITH old AS MATERIALIZED (
+  SELECT l.id, l.event_id, l.retried_at IS NULL AS dead FROM eventhub.dead_letters l
+  WHERE CASE $1::text WHEN 'dead_at' THEN l.dead_at ELSE l.created_at END <= coalesce($4, now()) - $2::interval
+    AND ($3::text IS NULL OR l.route IN (SELECT id FROM eventhub.routes WHERE queue = $3))
+    AND NOT EXISTS (SELECT 1 FROM eventhub.deliveries d WHERE d.id = l.delivery_id AND d.state = 4)
+  FOR UPDATE OF l SKIP LOCKED),
+letters AS (
+  DELETE FROM eventhub.dead_letters WHERE id IN (SELECT id FROM old)),
+facts AS (
+  DELETE FROM eventhub.events e WHERE e.id IN (SELECT event_id FROM old WHERE dead)
+    AND NOT EXISTS (SELECT 1 FROM eventhub.deliveries d WHERE d.id = e.id)
+    AND NOT EXISTS (SELECT 1 FROM eventhub.dead_letters l
+                    WHERE l.event_id = e.id AND l.id NOT IN (SELECT id FROM old)))
+SELECT count(*) FILTER (WHERE dead) FROM old;
+
+-- name: unpark
+-- Remove the dead head that holds a key; its dead letter stays.
+WITH freed AS (
+  DELETE FROM eventhub.deliveries WHERE lane = $1 AND lane IS NOT NULL AND state <> 2 AND state = 4
+  RETURNING id, event_id),
+logged AS (
+  INSERT INTO eventhub.event_log (event_id, delivery_id, action, worker, created_at)
+  SELECT event_id, id, 'SKIPPED', $2, coalesce($3, now()) FROM freed)
+SELECT id FROM freed;

@@ -1,0 +1,69 @@
+-- name: ready
+SELECT d.id, e.type FROM eventhub.deliveries d JOIN eventhub.events e ON e.id = d.event_id
+WHERE d.state = 0 AND d.route = ANY (ARRAY (SELECT id FROM eventhub.routes WHERE queue = $1)) AND d.event_id > $2
+ORDER BY d.event_id LIMIT $3;
+
+-- name: event
+SELECT * FROM eventhub.event_states WHERE id = $1;
+
+-- name: events_recent
+SELECT * FROM eventhub.event_states
+WHERE id < $1 AND ($2::text IS NULL OR type = $2) AND ($3::text IS NULL OR queue = $3) ORDER BY id DESC LIMIT $4;
+
+-- name: events_open
+-- Pending or being worked on: driven by the deliveries, which are few beside the events.
+SELECT * FROM eventhub.event_states
+WHERE id IN (SELECT event_id FROM eventhub.deliveries WHERE state = ANY ($5::smallint[])) AND id < $1
+  AND ($2::text IS NULL OR type = $2) AND ($3::text IS NULL OR queue = $3) ORDER BY id DESC LIMIT $4;
+
+-- name: events_dead
+SELECT * FROM eventhub.event_states
+WHERE id IN (SELECT event_id FROM eventhub.dead_letters WHERE retried_at IS NULL AND status = $5) AND id < $1
+  AND ($2::text IS NULL OR type = $2) AND ($3::text IS NULL OR queue = $3) ORDER BY id DESC LIMIT $4;
+
+-- name: events_completed
+SELECT * FROM eventhub.event_states
+WHERE state IS NULL AND dead_status IS NULL AND id < $1
+  AND ($2::text IS NULL OR type = $2) AND ($3::text IS NULL OR queue = $3) ORDER BY id DESC LIMIT $4;
+
+-- name: log
+SELECT id, event_id, delivery_id, action, worker, attempt, fence, status_code, error, execution_ms, created_at
+FROM eventhub.event_log WHERE event_id = $1 ORDER BY id;
+
+-- name: count_open
+SELECT r.queue, d.state, count(*) FROM eventhub.deliveries d JOIN eventhub.routes r ON r.id = d.route
+WHERE d.state <> 4 GROUP BY r.queue, d.state;
+
+-- name: count_dead
+SELECT r.queue, l.status, count(*) FROM eventhub.dead_letters l JOIN eventhub.routes r ON r.id = l.route
+WHERE l.retried_at IS NULL GROUP BY r.queue, l.status;
+
+-- name: count_events
+SELECT r.queue, count(*) FROM eventhub.events e JOIN eventhub.routes r ON r.id = e.route GROUP BY r.queue;
+
+-- name: ages
+-- How long the open work has been waiting since it was published, in buckets.
+SELECT r.queue, CASE WHEN now() - e.created_at < interval '1 second' THEN '<1s'
+                     WHEN now() - e.created_at < interval '10 seconds' THEN '<10s'
+                     WHEN now() - e.created_at < interval '1 minute' THEN '<1m'
+                     WHEN now() - e.created_at < interval '10 minutes' THEN '<10m'
+                     WHEN now() - e.created_at < interval '1 hour' THEN '<1h' ELSE '>=1h' END AS age,
+       count(*), extract(epoch FROM now() - min(e.created_at))
+FROM eventhub.deliveries d JOIN eventhub.events e ON e.id = d.event_id JOIN eventhub.routes r ON r.id = d.route
+WHERE d.state <> 4 GROUP BY r.queue, age;
+
+-- name: attempts
+SELECT r.queue, d.attempts, count(*) FROM eventhub.deliveries d JOIN eventhub.routes r ON r.id = d.route
+WHERE d.state <> 4 GROUP BY r.queue, d.attempts;
+
+-- name: count_results
+SELECT r.queue, h.kind, count(*) FROM eventhub.handler_results h JOIN eventhub.events e ON e.id = h.event_id
+JOIN eventhub.routes r ON r.id = e.route GROUP BY r.queue, h.kind;
+
+-- name: recent_ends
+-- The actions on the last few thousand events tell latency and failure rate, whatever the log's length.
+SELECT r.queue, g.action, extract(epoch FROM g.created_at - e.created_at)
+FROM eventhub.events e JOIN eventhub.event_log g ON g.event_id = e.id JOIN eventhub.routes r ON r.id = e.route
+WHERE e.id > (SELECT coalesce(max(id), 0) - 5000 FROM eventhub.events)
+  AND g.event_id > (SELECT coalesce(max(id), 0) - 5000 FROM eventhub.events)
+  AND g.action IN ('COMPLETED', 'FAILED', 'ABANDONED');

@@ -1,0 +1,135 @@
+"""Ending claims in PostgreSQL: one guarded statement for each kind of outcome; lanes are locked first, in order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence  # noqa: TC003
+from datetime import datetime  # noqa: TC003
+from typing import Any
+
+from eventhub.core.lifecycle import Bury, Complete, Release, Retry, State
+from eventhub.store.postgres.publishing import SQL
+from eventhub.store.values import Current, Report, Settled
+
+__all__ = ["Freed", "advance", "bury", "settle", "to_current"]
+
+Freed = list[tuple[int, int]]
+"""Deliveries that became ready: (route, event id), so that claims look for them where they are."""
+
+
+def lanes_of(reports: Sequence[Report]) -> list[int]:
+    return sorted({report.held.lane for report in reports if report.held.lane is not None})
+
+
+def to_current(row: Any) -> Current:
+    number, _, fence, state, lane, worker, attempts, max_attempts, due = row
+    return Current(number, fence, attempts, State(state), worker, due, lane, max_attempts)
+
+
+async def settle(connection: Any, reports: list[Report], now: datetime | None) -> tuple[list[Settled], Freed]:
+    """Apply reports, sorted by id so that two batches cannot wait for each other in a circle."""
+    first = {report.held.id: report for report in reversed(reports)}
+    ordered = [first[number] for number in sorted(first)]
+    lanes = lanes_of(ordered)
+    freed: Freed = []
+    if lanes:
+        await connection.fetch(SQL.hold_lanes, lanes)
+    done = await _complete(connection, [r for r in ordered if isinstance(r.outcome, Complete)], now)
+    done |= await bury(connection, [r for r in ordered if isinstance(r.outcome, Bury)], now, last_action="FAILED")
+    for rows in (
+        await _fail(connection, [r for r in ordered if isinstance(r.outcome, Retry)], now),
+        await _release(connection, [r for r in ordered if isinstance(r.outcome, Release)], now),
+    ):
+        done |= {row[0] for row in rows}
+        freed += [(row[1], row[2]) for row in rows if row[3] == State.READY]
+    if lanes:
+        freed += await advance(connection, lanes, now)
+    refused = [number for number in first if number not in done]
+    standing = {}
+    if refused:
+        standing = {row[0]: to_current(row) for row in await connection.fetch(SQL.standing, refused)}
+    answers = []
+    for report in reports:
+        good = report.held.id in done and first[report.held.id] is report
+        answers.append(Settled(report.held.id, good, None if good else standing.get(report.held.id)))
+    return answers, freed
+
+
+async def advance(connection: Any, lanes: list[int], now: datetime | None) -> Freed:
+    """Keys whose head has left: the next steps forward, and a key with nothing left is forgotten."""
+    rows = await connection.fetch(SQL.advance, lanes, now)
+    await connection.execute(SQL.drop_lanes, lanes)
+    return [(row[0], row[1]) for row in rows if row[2] == State.READY]
+
+
+async def _complete(connection: Any, reports: list[Report], now: datetime | None) -> set[int]:
+    if not reports:
+        return set()
+    rows = await connection.fetch(
+        SQL.complete,
+        [r.held.id for r in reports],
+        [r.held.fence for r in reports],
+        [r.leased for r in reports],
+        [r.outcome.execution_ms for r in reports],  # type: ignore[union-attr]
+        [r.outcome.status_code for r in reports],  # type: ignore[union-attr]
+        now,
+    )
+    return {row[0] for row in rows}
+
+
+async def _fail(connection: Any, reports: list[Report], now: datetime | None) -> list[Any]:
+    if not reports:
+        return []
+    outcomes: list[Retry] = [r.outcome for r in reports]  # type: ignore[misc]
+    rows: list[Any] = await connection.fetch(
+        SQL.fail,
+        [r.held.id for r in reports],
+        [r.held.fence for r in reports],
+        [o.error for o in outcomes],
+        [o.delay for o in outcomes],
+        [o.execution_ms for o in outcomes],
+        [o.status_code for o in outcomes],
+        now,
+    )
+    return rows
+
+
+async def _release(connection: Any, reports: list[Report], now: datetime | None) -> list[Any]:
+    if not reports:
+        return []
+    rows: list[Any] = await connection.fetch(
+        SQL.release,
+        [r.held.id for r in reports],
+        [r.held.fence for r in reports],
+        [r.outcome.delay for r in reports],  # type: ignore[union-attr]
+        now,
+    )
+    return rows
+
+
+async def bury(
+    connection: Any,
+    reports: list[Report],
+    now: datetime | None,
+    *,
+    last_action: str,
+    ended_before: datetime | None = None,
+) -> set[int]:
+    """Write dead letters. The caller holds the lanes and advances them afterwards."""
+    if not reports:
+        return set()
+    outcomes: list[Bury] = [r.outcome for r in reports]  # type: ignore[misc]
+    rows = await connection.fetch(
+        SQL.bury,
+        [r.held.id for r in reports],
+        [r.held.fence for r in reports],
+        [r.leased for r in reports],
+        [o.error for o in outcomes],
+        [str(o.reason) for o in outcomes],
+        [str(o.status) for o in outcomes],
+        [o.execution_ms for o in outcomes],
+        [o.status_code for o in outcomes],
+        ended_before,
+        last_action,
+        now,
+    )
+    return {row[0] for row in rows}

@@ -1,0 +1,85 @@
+"""LISTEN and NOTIFY over one direct connection: wake-ups between processes, never inside anyone's transaction.
+
+NOTIFY takes a lock at commit, so a burst of publishes becomes one signal every few milliseconds. When the connection is
+down nothing is lost: everyone also looks by itself from time to time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import TYPE_CHECKING, Any
+
+from eventhub.errors import StoreError
+from eventhub.store.postgres.connection import connect, translated
+
+if TYPE_CHECKING:
+    from eventhub.store.wakeups import Wakeups
+
+__all__ = ["Signals"]
+
+CHANNEL = "eventhub"
+DEBOUNCE_SECONDS = 0.005
+EVERYONE = "*"
+
+
+class Signals:
+    """Sends and receives wake-ups; starts on first use and mends its own connection."""
+
+    def __init__(self, url: str, wakeups: Wakeups) -> None:
+        self._url = url
+        self._wakeups = wakeups
+        self._pending: set[str] = set()
+        self._something = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._run())
+
+    def send(self, queue: str | None) -> None:
+        """Tell the other processes that there may be work."""
+        self._pending.add(EVERYONE if queue is None else queue)
+        self._something.set()
+        self.start()
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        pause = 0.1
+        while True:
+            try:
+                connection: Any = await connect(self._url, synchronous_commit="off")
+            except StoreError:
+                await asyncio.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311 - spread, not secrecy
+                pause = min(pause * 2, 5.0)
+                continue
+            pause = 0.1
+            try:
+                with translated(self._url):
+                    await connection.add_listener(CHANNEL, self._heard)
+                    connection.add_termination_listener(lambda _: self._something.set())
+                    self._wakeups.wake()  # whatever was signalled while nobody listened
+                    await self._send_until_closed(connection)
+            except StoreError:
+                continue
+            finally:
+                connection.terminate()
+
+    async def _send_until_closed(self, connection: Any) -> None:
+        while not connection.is_closed():
+            await self._something.wait()
+            self._something.clear()
+            pending, self._pending = self._pending, set()
+            if pending:
+                await connection.execute(
+                    f"SELECT pg_notify('{CHANNEL}', queue) FROM unnest($1::text[]) AS queue", list(pending)
+                )
+                await asyncio.sleep(DEBOUNCE_SECONDS)
+
+    def _heard(self, connection: Any, pid: int, _: str, queue: str) -> None:
+        if pid != connection.get_server_pid():  # this process has woken its own already
+            self._wakeups.wake(None if queue == EVERYONE else queue)
