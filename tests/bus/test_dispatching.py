@@ -140,6 +140,24 @@ async def test_an_abandoned_claim_is_taken_over_strictly_after_its_lease(make_bu
     assert handler.events[0].attempts == 2
 
 
+async def test_events_that_wait_for_a_slot_go_before_those_published_later(make_bus) -> None:
+    bus = await make_bus(tuning=Tuning(concurrency=1, poll_interval=30)).start()
+    gate, handler = Gate(), Recorder()
+
+    async def both(event: Any) -> None:
+        await gate(event)
+        await handler(event)
+        if event.payload < 20:
+            await bus.publish("a", event.payload + 20, wait=False)
+
+    bus.subscribe("*", both)
+    for number in range(20):
+        await bus.publish("a", number, wait=False)
+    gate.open.set()
+    await until(lambda: len(handler.events) == 40)
+    assert handler.payloads == list(range(40))
+
+
 async def test_thousands_of_unwanted_rows_do_not_hold_up_the_wanted_ones(make_bus, store) -> None:
     unwanted = NewEvent(type="unwanted", payload="1", route=Route("bus"))
     await store.publish([unwanted] * 5000)

@@ -265,9 +265,11 @@ async def test_a_store_closed_by_its_owner_does_not_break_the_end(store_url) -> 
     await bus.start()
     gate = Gate()
     bus.subscribe("*", gate)
-    await bus.publish("a", 1, wait=False)
+    publisher = asyncio.create_task(bus.publish("a", 1))
     await until(lambda: gate.inside)
     with capture_logs():
         await store.close()
         gate.open.set()
-        await asyncio.wait_for(bus.shutdown(), 20)
+        with pytest.raises(StoreClosed, match="event 1"):
+            await asyncio.wait_for(publisher, 10)
+        await asyncio.wait_for(bus.shutdown(), 10)

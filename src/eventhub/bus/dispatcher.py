@@ -46,7 +46,6 @@ class Dispatcher:
         self._fly = fly
         self._flights.on_free = self._slot_freed
         self._cursor = 0
-        self._slots_wanted = False
         self._rescan_at = 0.0
         self._rescan_owed = False
         self._tend_at = 0.0
@@ -65,7 +64,7 @@ class Dispatcher:
         self.wake()
 
     def _slot_freed(self) -> None:
-        if self._slots_wanted:
+        if self._flights.crowded:
             self.wake()
 
     def due_in(self, delay: timedelta) -> None:
@@ -93,6 +92,7 @@ class Dispatcher:
                 await self._rest(mark)
             except StoreClosed as error:
                 log.warning("dispatcher_stopped", queue=self._queue, error=str(error))
+                self._waiting.close(_store_closed)
                 return
             except Exception as error:  # noqa: BLE001 - whatever one round met, the next one tries again
                 pause = backoff.pause()
@@ -138,14 +138,12 @@ class Dispatcher:
         self._rescan_owed = not rescan
         if rescan:
             self._cursor = 0
-        self._slots_wanted = True
-        while self._flights.free and not self._stopped:
+        seen_all = False
+        while self._flights.free and not seen_all and not self._stopped:
             page = await self._store.ready(self._queue, after_id=self._cursor, limit=PAGE)
-            wanted = self._choose(page)
-            await self._claim(wanted)
-            if len(page) < PAGE and (not page or self._cursor >= page[-1][0]):
-                self._slots_wanted = False
-                break
+            await self._claim(self._choose(page))
+            seen_all = len(page) < PAGE and (not page or self._cursor >= page[-1][0])
+        self._flights.crowded = not seen_all
         if rescan:
             self._rescan_at = time.monotonic() + (time.monotonic() - started) * RESCAN_SHARE
 
@@ -227,3 +225,10 @@ class Dispatcher:
         """A claim was lost: its publisher follows the store from here on."""
         self._follow_at = 0.0
         self.wake()
+
+
+def _store_closed(event_id: int) -> StoreClosed:
+    return StoreClosed(
+        f"The store was closed before event {event_id} was settled; it is processed when a bus starts again. "
+        "Shut the bus down before its store."
+    )

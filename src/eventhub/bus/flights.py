@@ -10,7 +10,7 @@ from typing import Any, Final
 import structlog
 
 from eventhub.core.events import Event, QueuedEvent
-from eventhub.errors import StoreClosed, StoreError
+from eventhub.errors import StoreClosed
 from eventhub.store.contract import Store
 from eventhub.store.values import Claim
 
@@ -39,6 +39,8 @@ class Flights:
 
     def __init__(self, *, limit: int, queue: str) -> None:
         self.on_free: Callable[[], None] = _nothing
+        self.crowded = False
+        """Ready events wait in the store for a slot: new ones go behind them."""
         self._free = limit
         self._queue = queue
         self._by_event: dict[int, Flight] = {}
@@ -111,7 +113,7 @@ class Flights:
                 lost = await store.extend([flight.held for flight in in_hand], lease, now=now())
             except StoreClosed:
                 return
-            except StoreError as error:
+            except Exception as error:  # noqa: BLE001 - without this task every long handler would lose its claim
                 log.warning("lease_extension_failed", claims=len(in_hand), error=str(error))
                 continue
             for flight in in_hand:

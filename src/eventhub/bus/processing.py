@@ -21,6 +21,7 @@ import msgspec
 import structlog
 
 from eventhub.bus.backoff import Backoff
+from eventhub.bus.breaker import Breaker
 from eventhub.bus.calling import Caller
 from eventhub.bus.flights import Flight
 from eventhub.bus.parts import Parts
@@ -99,7 +100,7 @@ class Processor:
         for subscription in subscriptions:
             error = await self._caller.call(subscription, event)
             if subscription.breaker is not None:
-                subscription.breaker.record(event.id, failed=error is not None, now=self._timer())
+                self._tell(subscription, subscription.breaker, event.id, failed=error is not None)
             if remember:
                 await self._remember(flight, subscription, error)
             if error is not None:
@@ -107,6 +108,15 @@ class Processor:
                 if self._rules.stop_on_first_failure:
                     break
         return failures
+
+    def _tell(self, subscription: Subscription, breaker: Breaker, event_id: int, *, failed: bool) -> None:
+        before = breaker.state
+        breaker.record(event_id, failed=failed, now=self._timer())
+        if breaker.state is not before:
+            pattern = subscription.pattern.text
+            log.warning(
+                "breaker_moved", subscription_id=subscription.id, pattern=pattern, state=breaker.state.value
+            )
 
     async def _done_already(self, event_id: int) -> set[str]:
         """The keys of handlers that succeeded in an earlier attempt; worth waiting for."""

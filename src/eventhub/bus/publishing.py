@@ -73,7 +73,8 @@ class Publisher:
         """Store one event and, if asked and if somebody here wants it, wait until it is settled."""
         if not self._prepare(event):
             return (await self._store_all([event]))[0].id
-        if event.ordering_key is None and event.delay is None and self._flights.reserve():
+        at_once = event.ordering_key is None and event.delay is None and not self._flights.crowded
+        if at_once and self._flights.reserve():
             return await self._publish_leased(event, wait=wait)
         (published,) = await self._store_all([event])
         if wait:
@@ -153,7 +154,8 @@ class _Ticket:
         if not self.stored.done():
             self.stored.set_exception(
                 EventBusShutdownError(
-                    "The bus was destroyed while the event was being stored; publish it again."
+                    "The bus was destroyed while the event was being stored, so it may be stored or not. "
+                    "Publish it again; an idempotency_key keeps it from being stored twice."
                 )
             )
         with suppress(asyncio.CancelledError):
