@@ -73,11 +73,7 @@ class Composer:
                 if type(event) is dict and len(event) == 2 and "payload" in event:  # noqa: PLR2004
                     kind = event.get("type")
                     if type(kind) is str and kind in known:
-                        add(
-                            NewEvent(
-                                type=kind, payload=dump(event["payload"]), route=route, max_attempts=limit
-                            )
-                        )
+                        add(NewEvent(type=kind, payload=dump(event["payload"]), route=route, max_attempts=limit))
                         continue
                 add(self._from(event))
         except InvalidEventError as error:
@@ -92,9 +88,7 @@ class Composer:
             )
         if not _FIELDS.issuperset(event):
             unknown = ", ".join(sorted(repr(field) for field in event if field not in _FIELDS))
-            raise InvalidEventError(
-                f"The event has no field {unknown}; it takes {', '.join(sorted(_FIELDS))}."
-            )
+            raise InvalidEventError(f"The event has no field {unknown}; it takes {', '.join(sorted(_FIELDS))}.")
         if "type" not in event:
             raise InvalidEventError("The event has no type; give one such as 'invoice.paid'.")
         tags, sent_tags = _tags(event.get("tags"))

@@ -12,9 +12,9 @@ from eventhub.errors import SettingsError
 from eventhub.queue.event_queue import EventQueue
 from eventhub.queue.handlers import HandlerFunction, Handlers
 from eventhub.queue.numbers import Numbers
-from eventhub.queue.passes import OnUnmatched
 from eventhub.queue.running import Run, RunSettings
 from eventhub.queue.threads import Threads
+from eventhub.queue.unmatched import OnUnmatched, Unmatched
 
 __all__ = ["EventManager"]
 
@@ -62,18 +62,16 @@ class EventManager:
             batch=batch,
             poll_interval=poll_interval,
             shutdown_timeout=shutdown_timeout,
-            on_unmatched=on_unmatched,
         )
         self._threads = Threads(concurrency, f"eventhub-{queue.name}")
         self._handlers = Handlers(self._threads)
+        self._unmatched = Unmatched(on_unmatched)
         self._run: Run | None = None
         self._background: asyncio.Task[None] | None = None
 
     # -------------------------------------------------------------- handlers
 
-    def register(
-        self, handler_id: str, event_type: str, handler: HandlerFunction, *, inline: bool = False
-    ) -> None:
+    def register(self, handler_id: str, event_type: str, handler: HandlerFunction, *, inline: bool = False) -> None:
         """Run ``handler`` for events of this type, or of every type that a pattern such as ``a.*`` takes."""
         added = self._handlers.add(handler_id, event_type, handler, inline=inline)
         self.numbers.results[handler_id] = added.results
@@ -105,7 +103,13 @@ class EventManager:
         settings = self._settings
         if until_empty:
             settings = msgspec.structs.replace(settings, until_empty=True)
-        self._run = Run(self.queue, self._handlers, self.numbers, settings)
+        self._run = Run(
+            self.queue,
+            self._handlers,
+            unmatched=self._unmatched,
+            numbers=self.numbers,
+            settings=settings,
+        )
         try:
             await self._run.go()
         finally:

@@ -52,9 +52,7 @@ class EventQueue:
         self.name = check_name("The queue", queue)
         self.abandoned_after = as_duration("abandoned_after", abandoned_after)
         self.retry_after = (
-            self.abandoned_after
-            if retry_after is None
-            else as_duration("retry_after", retry_after, zero=True)
+            self.abandoned_after if retry_after is None else as_duration("retry_after", retry_after, zero=True)
         )
         if max_attempts is not None and (not isinstance(max_attempts, int) or max_attempts < 1):
             raise SettingsError(f"max_attempts is {max_attempts!r}; give 1 or more, or None for no limit.")

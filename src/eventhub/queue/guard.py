@@ -51,7 +51,5 @@ def _id(event: Event | int) -> int:
 
 def _step(step: str) -> str:
     if not isinstance(step, str) or not 0 < len(step) <= _LONGEST_STEP or "\x00" in step:
-        raise InvalidEventError(
-            f"The step {step!r:.300} is not usable: give 1 to {_LONGEST_STEP} characters."
-        )
+        raise InvalidEventError(f"The step {step!r:.300} is not usable: give 1 to {_LONGEST_STEP} characters.")
     return step

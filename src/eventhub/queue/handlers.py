@@ -62,9 +62,7 @@ class Handler:
         return result
 
     @staticmethod
-    def _make_call(
-        function: HandlerFunction, threads: Threads | None
-    ) -> Callable[[QueuedEvent], Awaitable[Any]]:
+    def _make_call(function: HandlerFunction, threads: Threads | None) -> Callable[[QueuedEvent], Awaitable[Any]]:
         if _is_async(function):
             return function  # type: ignore[return-value]
 
@@ -85,13 +83,9 @@ class Handlers:
 
     def add(self, handler_id: str, pattern: str, function: HandlerFunction, *, inline: bool) -> Handler:
         if not isinstance(handler_id, str) or not 0 < len(handler_id) <= _LONGEST_ID:
-            raise SettingsError(
-                f"The handler id {handler_id!r} is not usable: give 1 to {_LONGEST_ID} characters."
-            )
+            raise SettingsError(f"The handler id {handler_id!r} is not usable: give 1 to {_LONGEST_ID} characters.")
         if not callable(function):
-            raise SettingsError(
-                f"The handler '{handler_id}' is {function!r}; give a function that takes the event."
-            )
+            raise SettingsError(f"The handler '{handler_id}' is {function!r}; give a function that takes the event.")
         if handler_id in self._handlers:
             raise HandlerExistsError(f"Handler with id '{handler_id}' is already registered")
         threads = None if inline else self._threads

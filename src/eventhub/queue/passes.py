@@ -2,32 +2,27 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 from time import perf_counter
-from typing import Final, Literal
+from typing import Final
 
 import structlog
 
 from eventhub.core.events import Status
-from eventhub.core.lifecycle import Bury, Complete, Outcome, Reason, Release
+from eventhub.core.lifecycle import Bury, Complete, Outcome, Reason
 from eventhub.core.outcomes import HandlerResult, PermanentError, Success, TransientError, verdict
 from eventhub.errors import ClaimLost
 from eventhub.queue.handlers import SUCCESS, Handler, Handlers
 from eventhub.queue.jobs import Job
+from eventhub.queue.unmatched import Unmatched
 from eventhub.queue.verdicts import after_failure, clean, join_errors
 
-__all__ = ["OnUnmatched", "Passes"]
+__all__ = ["Passes", "to_record"]
 
 log = structlog.get_logger("eventhub.queue")
 
-OnUnmatched = Literal["retry", "complete"]
 Record = Callable[[Job, str, HandlerResult], Awaitable[bool]]
-
-UNMATCHED_FIRST: Final = 1.0
-UNMATCHED_LONGEST: Final = 60.0
-UNMATCHED_REMEMBERED: Final = 10_000
 
 _COMPLETE: Final = [Complete(execution_ms) for execution_ms in range(1000)]
 """Ready-made: most events complete, and most of them within a second."""
@@ -39,25 +34,23 @@ class Passes:
     def __init__(
         self,
         handlers: Handlers,
+        unmatched: Unmatched,
         record: Record,
         *,
         retry_after: timedelta,
         max_attempts: int | None,
-        on_unmatched: OnUnmatched,
     ) -> None:
         self._handlers = handlers
+        self._unmatched = unmatched
         self._record = record
         self._retry_after = retry_after
         self._max_attempts = max_attempts
-        self._on_unmatched = on_unmatched
-        self._unmatched: OrderedDict[int, int] = OrderedDict()
-        self._unmatched_types: set[str] = set()
 
     async def run(self, job: Job) -> Outcome:
         """The outcome of one attempt; raises ClaimLost when somebody else has the event meanwhile."""
         handlers = self._handlers.matching(job.event.type)
         if not handlers:
-            return self._nobody(job)
+            return self._unmatched.outcome(job.event)
         started = perf_counter()
         results: Sequence[HandlerResult]
         if len(handlers) == 1 and not job.known:
@@ -85,9 +78,7 @@ class Passes:
         for place, handler in enumerate(remaining, 1):
             result = await handler(job.event)
             results.append(result)
-            carried = place == len(remaining) and not (
-                isinstance(result, Success) and verdict(results).kind == "retry"
-            )
+            carried = place == len(remaining) and not (isinstance(result, Success) and verdict(results).kind == "retry")
             if not (carried or await self._record(job, handler.id, result)):
                 raise ClaimLost(f"Delivery {job.held.id}, attempt {job.event.attempts}: the claim is lost.")
         return results
@@ -118,20 +109,6 @@ class Passes:
             delay_ms=None if delay is None else int(delay.total_seconds() * 1000),
             error=error,
         )
-
-    def _nobody(self, job: Job) -> Outcome:
-        """No handler here: complete it if told so, else leave it for others, rarer and rarer."""
-        if self._on_unmatched == "complete":
-            return _COMPLETE[0]
-        event = job.event
-        if event.type not in self._unmatched_types and len(self._unmatched_types) < UNMATCHED_REMEMBERED:
-            self._unmatched_types.add(event.type)
-            log.warning("no handler", event_type=event.type, event_id=event.id, queue=event.queue)
-        seen = self._unmatched.pop(event.id, 0)
-        self._unmatched[event.id] = seen + 1
-        if len(self._unmatched) > UNMATCHED_REMEMBERED:
-            self._unmatched.popitem(last=False)
-        return Release(timedelta(seconds=min(UNMATCHED_FIRST * 2 ** min(seen, 10), UNMATCHED_LONGEST)))
 
 
 def to_record(handler_id: str, result: HandlerResult) -> tuple[str, str, str | None]:

@@ -73,9 +73,7 @@ class Reporter:
                 except (ClaimLost, EventNotFound) as error:
                     problems.append(error)
         if problems:
-            raise (
-                problems[0] if len(problems) == 1 else type(problems[0])("\n".join(str(p) for p in problems))
-            )
+            raise (problems[0] if len(problems) == 1 else type(problems[0])("\n".join(str(p) for p in problems)))
 
     async def fail(self, subject: int | Event, error: object, *, delay: timedelta, fence: int | None) -> bool:
         """A failed attempt; True when there will be another."""
@@ -139,9 +137,7 @@ class Reporter:
         event_id = claim.held.id
         current = (await self._store.current([event_id])).get(event_id)
         if current is None:
-            return ClaimLost(
-                f"Delivery {event_id}, attempt {claim.attempts}: it is settled already; nothing changed."
-            )
+            return ClaimLost(f"Delivery {event_id}, attempt {claim.attempts}: it is settled already; nothing changed.")
         return self._lost(claim, current)
 
     def _lost(self, claim: MyClaim, current: Current) -> ClaimLost:

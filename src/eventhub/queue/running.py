@@ -22,8 +22,9 @@ from eventhub.queue.event_queue import EventQueue, to_queued
 from eventhub.queue.handlers import Handlers
 from eventhub.queue.jobs import Appetite, Job, Jobs
 from eventhub.queue.numbers import Numbers
-from eventhub.queue.passes import OnUnmatched, Passes, to_record
+from eventhub.queue.passes import Passes, to_record
 from eventhub.queue.patience import LASTING, Patience
+from eventhub.queue.unmatched import Unmatched
 from eventhub.store.values import Claim, Report, Settled
 
 __all__ = ["Run", "RunSettings"]
@@ -46,7 +47,6 @@ class RunSettings(msgspec.Struct, frozen=True, kw_only=True):
     batch: int
     poll_interval: float
     shutdown_timeout: float
-    on_unmatched: OnUnmatched
     until_empty: bool = False
 
 
@@ -54,7 +54,13 @@ class Run:
     """One run of a manager, from start to stop."""
 
     def __init__(
-        self, queue: EventQueue, handlers: Handlers, numbers: Numbers, settings: RunSettings
+        self,
+        queue: EventQueue,
+        handlers: Handlers,
+        *,
+        unmatched: Unmatched,
+        numbers: Numbers,
+        settings: RunSettings,
     ) -> None:
         self._queue = queue
         self._store = queue.store
@@ -64,10 +70,10 @@ class Run:
         self._patience = Patience(queue.name)
         self._passes = Passes(
             handlers,
+            unmatched,
             self._record,
             retry_after=queue.retry_after,
             max_attempts=queue.max_attempts,
-            on_unmatched=settings.on_unmatched,
         )
         self._stopping = False
         self._hurry = asyncio.Event()
@@ -77,10 +83,7 @@ class Run:
     async def go(self) -> None:
         """Run until stopped, or until the queue is empty if that was asked; then wind down in good order."""
         claimer = asyncio.create_task(self._claim(), name="eventhub-claimer")
-        runners = [
-            asyncio.create_task(self._work(), name="eventhub-runner")
-            for _ in range(self._settings.concurrency)
-        ]
+        runners = [asyncio.create_task(self._work(), name="eventhub-runner") for _ in range(self._settings.concurrency)]
         settler = asyncio.create_task(self._settle(), name="eventhub-settler")
         keeper = asyncio.create_task(self._keep(), name="eventhub-keeper")
         everyone = [claimer, settler, keeper, *runners]
@@ -114,9 +117,7 @@ class Run:
         self.stop()
         jobs = self._jobs
         deadline = monotonic() + self._settings.shutdown_timeout
-        await self._until(
-            claimer, deadline
-        )  # a claim on its way must arrive, or its events would wait for their lease
+        await self._until(claimer, deadline)  # a claim on its way must arrive, or its events would wait for their lease
         jobs.give_back(keep=0)
         jobs.quiet.clear()
         if jobs.open:
@@ -147,9 +148,7 @@ class Run:
 
     async def _claim(self) -> None:
         jobs, failures = self._jobs, 0
-        await self._patience.insist(
-            "recover", lambda: self._store.recover(self._queue.name, now=self._queue.now())
-        )
+        await self._patience.insist("recover", lambda: self._store.recover(self._queue.name, now=self._queue.now()))
         while not self._stopping:
             wanted = jobs.appetite.wanted(len(jobs.open))
             if not wanted or len(jobs.finished) + jobs.settling > BACKLOG * self._settings.batch:
@@ -288,9 +287,7 @@ class Run:
                 self._store.wakeups.wake(self._queue.name)
 
     async def _write_down(self, reports: Sequence[Report]) -> None:
-        settled = await self._patience.insist(
-            "settle", lambda: self._store.settle(reports, now=self._queue.now())
-        )
+        settled = await self._patience.insist("settle", lambda: self._store.settle(reports, now=self._queue.now()))
         self._count(reports, settled)
 
     def _count(self, reports: Sequence[Report], settled: Sequence[Settled]) -> None:
@@ -302,9 +299,7 @@ class Run:
                 if answer.current is not None:
                     numbers.lost += 1
                     lease = self._queue.abandoned_after
-                    log.warning(
-                        "claim lost", error=str(claim_lost(report.held.id, None, answer.current, lease))
-                    )
+                    log.warning("claim lost", error=str(claim_lost(report.held.id, None, answer.current, lease)))
             elif kind is Complete:
                 numbers.handled += 1
                 numbers.completed += 1
@@ -333,9 +328,7 @@ class Run:
             try:
                 lost = await self._store.extend([job.held for job in old], lease, now=self._queue.now())
             except StoreError as error:
-                log.warning(
-                    "leases not extended", queue=self._queue.name, error=f"{type(error).__name__}: {error}"
-                )
+                log.warning("leases not extended", queue=self._queue.name, error=f"{type(error).__name__}: {error}")
                 pause = tick / 4
                 continue
             for job in old:

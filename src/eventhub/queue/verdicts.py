@@ -21,8 +21,7 @@ def finalized(*, success: bool | None, errors: Sequence[object]) -> Outcome:
     """The outcome of ``finalize``: completed, completed with errors, or failed."""
     if success and errors:
         raise SettingsError(
-            f"finalize was told success=True and {len(errors)} errors; "
-            "leave success out to finalize with errors."
+            f"finalize was told success=True and {len(errors)} errors; leave success out to finalize with errors."
         )
     if success is False:
         return Bury(join_errors(errors) or "finalized as failed", Reason.FINALIZED, Status.FAILED)
