@@ -1,24 +1,24 @@
 """Every error the hub raises, and the remedy each one carries.
 
-    EventHubError
-    ├── InvalidEventError (ValueError)     the publisher's mistake; nothing was stored
-    │   ├── InvalidPayloadError            the payload is not strict JSON
-    │   │   └── PayloadTooLargeError       the payload is over the size limit
-    │   └── InvalidPatternError            a subscription pattern that cannot be used
-    ├── IdempotencyConflict                the same key was used for another event
-    ├── EventNotFound (LookupError)        no event with that id
-    ├── NotDeadError                       the event is not in the dead letter queue
-    ├── ClaimLost                          another worker holds, or held, the delivery
-    ├── HandlerExistsError (ValueError)    a handler id is taken
-    ├── EventBusShutdownError              the bus was told to stop
-    ├── SettingsError (ValueError)         a setting has a value that cannot work
-    └── StoreError                         the database
-        ├── StoreUnavailable               it cannot be reached right now
-        ├── StoreBusy                      another process holds its lock for too long
-        ├── StoreReadOnly                  it cannot be written
-        ├── StoreFull                      its disk has no room
-        ├── StoreClosed                    it was closed by this process
-        └── SchemaMismatch                 its tables are of another version
+EventHubError
+├── InvalidEventError (ValueError)     the publisher's mistake; nothing was stored
+│   ├── InvalidPayloadError            the payload is not strict JSON
+│   │   └── PayloadTooLargeError       the payload is over the size limit
+│   └── InvalidPatternError            a subscription pattern that cannot be used
+├── IdempotencyConflict                the same key was used for another event
+├── EventNotFound (LookupError)        no event with that id
+├── NotDeadError                       the event is not in the dead letter queue
+├── ClaimLost                          another worker holds, or held, the delivery
+├── HandlerExistsError (ValueError)    a handler id is taken
+├── EventBusShutdownError              the bus was told to stop
+├── SettingsError (ValueError)         a setting has a value that cannot work
+└── StoreError                         the database
+    ├── StoreUnavailable               it cannot be reached right now
+    ├── StoreBusy                      another process holds its lock for too long
+    ├── StoreReadOnly                  it cannot be written
+    ├── StoreFull                      its disk has no room
+    ├── StoreClosed                    it was closed by this process
+    └── SchemaMismatch                 its tables are of another version
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable  # noqa: TC003
+from collections.abc import Iterable
 from typing import Final
 
 import msgspec
@@ -44,9 +44,7 @@ class Pattern(msgspec.Struct, frozen=True):
         if not isinstance(self.text, str) or not self.text:
             raise InvalidPatternError(f"The pattern {self.text!r} is empty; use '*' to take every event.")
         if len(self.text) > MAX_LENGTH:
-            raise InvalidPatternError(
-                f"The pattern has {len(self.text)} characters; at most {MAX_LENGTH} are allowed."
-            )
+            raise InvalidPatternError(f"The pattern has {len(self.text)} characters; at most {MAX_LENGTH} are allowed.")
         wildcards = self.text.split(".").count("*")
         if wildcards > MAX_WILDCARDS:
             raise InvalidPatternError(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable  # noqa: TC003
+from collections.abc import Iterable
 from typing import Literal
 
 import msgspec

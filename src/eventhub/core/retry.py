@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence  # noqa: TC003
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import timedelta
 from typing import Any, Self
 

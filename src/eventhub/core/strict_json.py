@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import textwrap
 from typing import Any, Final, NoReturn
 
 import msgspec
@@ -100,7 +101,7 @@ def _walk(value: Any, path: str, depth: int, above: list[int]) -> Any:
         if depth > MAX_DEPTH:
             _refuse(path, f"is nested more than {MAX_DEPTH} levels deep", "flatten it")
         return _walk_container(value, path, depth, [*above, id(value)])
-    _refuse(path, f"is a {type(value).__name__}", "convert it to a string, number, list or mapping first")
+    return _refuse(path, f"is a {type(value).__name__}", "convert it to a string, number, list or mapping first")
 
 
 def _walk_container(value: Any, path: str, depth: int, above: list[int]) -> Any:
@@ -138,8 +139,7 @@ def _no_constant(name: str) -> NoReturn:
 
 
 def _refuse(path: str, problem: str, remedy: str) -> NoReturn:
-    shown = path if len(path) <= 200 else path[:200] + "…"
-    raise InvalidPayloadError(f"{shown} {problem}; {remedy}.")
+    raise InvalidPayloadError(f"{textwrap.shorten(path, 200, placeholder='…')} {problem}; {remedy}.")
 
 
 def _too_large(what: str, size: int, limit: int) -> NoReturn:

@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Iterable, Sequence  # noqa: TC003
-from datetime import datetime, timedelta  # noqa: TC003
+from collections.abc import Generator, Iterable, Sequence
+from contextlib import suppress
+from datetime import datetime, timedelta
 from typing import Any, ClassVar, Self
 
-from eventhub.core.events import DeadEvent, LogEntry, QueuedEvent  # noqa: TC001
+from eventhub.core.events import DeadEvent, LogEntry, QueuedEvent
 from eventhub.core.lifecycle import Release, Retry
 from eventhub.core.matching import check_name
 from eventhub.errors import EventHubError, StoreClosed
@@ -30,6 +31,7 @@ from eventhub.store.values import (
     Report,
     Settled,
     Tended,
+    Wanted,
 )
 from eventhub.store.wakeups import Wakeups
 from eventhub.store.workers import is_dead
@@ -150,16 +152,24 @@ class Store(ABC):
         """
         await self.open()
         check_name("The queue", queue)
-        wanted = None if tags is None else frozenset(tags)
+        wanted = Wanted(
+            queue=queue,
+            worker=worker,
+            lease=lease,
+            limit=limit,
+            tags=None if tags is None else frozenset(tags),
+            max_attempts=max_attempts,
+            now=now,
+        )
         if now is not None:
             await self.tend(now=now)
-            return await self._claim(queue, wanted, worker, lease, limit, max_attempts, now)
-        claims = await self._claim(queue, wanted, worker, lease, limit, max_attempts, None)
+            return await self._claim(wanted)
+        claims = await self._claim(wanted)
         if claims:
             if time.monotonic() >= self._tend_at:
                 self._spawn(self.tend())
         elif (await self.tend()).total:
-            claims = await self._claim(queue, wanted, worker, lease, limit, max_attempts, None)
+            claims = await self._claim(wanted)
         return claims
 
     async def claim_ids(
@@ -224,7 +234,7 @@ class Store(ABC):
         self.wakeups.wake(queue)
         self._notify(queue)
 
-    def _notify(self, queue: str | None) -> None:
+    def _notify(self, queue: str | None) -> None:  # noqa: B027 - an engine without signals has nothing to do here
         """Tell other processes, where the engine can."""
 
     async def wait(self, queue: str, *, since: int, timeout: float) -> bool:
@@ -244,24 +254,13 @@ class Store(ABC):
     @abstractmethod
     async def _close(self) -> None: ...
     @abstractmethod
-    async def _publish_all(
-        self, calls: list[Sequence[NewEvent]], now: datetime | None
-    ) -> list[Answer[Published]]: ...
+    async def _publish_all(self, calls: list[Sequence[NewEvent]], now: datetime | None) -> list[Answer[Published]]: ...
     @abstractmethod
     async def _publish_within(
         self, connection: Any, events: Sequence[NewEvent], now: datetime | None
     ) -> list[Published]: ...
     @abstractmethod
-    async def _claim(
-        self,
-        queue: str,
-        tags: frozenset[str] | None,
-        worker: str,
-        lease: timedelta,
-        limit: int,
-        max_attempts: int | None,
-        now: datetime | None,
-    ) -> list[Claim]: ...
+    async def _claim(self, wanted: Wanted) -> list[Claim]: ...
     @abstractmethod
     async def _claim_ids(
         self, ids: Sequence[int], worker: str, lease: timedelta, now: datetime | None
@@ -362,7 +361,5 @@ class Store(ABC):
 
 async def _quietly(work: Any) -> None:
     """Background work whose failure shows up again at the next call that needs its result."""
-    try:
+    with suppress(EventHubError):
         await work
-    except EventHubError:
-        pass

@@ -34,7 +34,7 @@ def open_store(url: str | os.PathLike[str], **options: Any) -> Store:
 
 
 def _sqlite(text: str, options: dict[str, Any]) -> Store:
-    from eventhub.store.sqlite import SqliteStore  # noqa: PLC0415 - only the engine in use is imported
+    from eventhub.store.sqlite import SqliteStore
 
     path = text
     if text.startswith("sqlite:"):
@@ -52,7 +52,7 @@ def _sqlite(text: str, options: dict[str, Any]) -> Store:
 
 def _postgres(text: str, options: dict[str, Any]) -> Store:
     try:
-        from eventhub.store.postgres import PostgresStore  # noqa: PLC0415
+        from eventhub.store.postgres import PostgresStore
     except ImportError as error:
         raise StoreError("PostgreSQL needs its driver: pip install 'eventhub[postgres]'.") from error
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence  # noqa: TC003
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -66,7 +66,9 @@ def to_claims(
 
 def to_queued(row: Sequence[Any], time: Callable[[Any], datetime]) -> QueuedEvent:
     """A row of the view ``event_states``."""
-    (id_, type_, payload, metadata, tags, title, description, ordering_key, idempotency_key, created_at, queue) = row[:11]
+    (id_, type_, payload, metadata, tags, title, description, ordering_key, idempotency_key, created_at, queue) = row[
+        :11
+    ]
     (state, dead_status, attempts, failures, fence, lease_ends, next_retry, errors, updated_at) = row[11:20]
     status = event_status(
         open_states=frozenset() if state is None else frozenset({State(state)}),

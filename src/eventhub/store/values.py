@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta  # noqa: TC003 - msgspec reads the annotations
+from datetime import datetime, timedelta
 from hashlib import blake2b
 
 import msgspec
 
 from eventhub.core.events import DeadEvent, Event, Status
-from eventhub.core.lifecycle import Outcome, State  # noqa: TC001
+from eventhub.core.lifecycle import Outcome, State
 
 __all__ = [
     "Claim",
@@ -23,6 +23,7 @@ __all__ = [
     "Route",
     "Settled",
     "Tended",
+    "Wanted",
     "lane_id",
 ]
 
@@ -101,6 +102,22 @@ class Claim(msgspec.Struct, frozen=True):
     max_attempts: int | None
     lease_expires_at: datetime
     claimed_at: datetime
+
+
+class Wanted(msgspec.Struct, frozen=True, kw_only=True):
+    """What a worker asks for. A ``now`` stands for the database's clock."""
+
+    queue: str
+    worker: str
+    lease: timedelta
+    limit: int = 1
+    tags: frozenset[str] | None = None
+    max_attempts: int | None = None
+    now: datetime | None = None
+
+    def accepts(self, route_tags: str) -> bool:
+        """Whether the worker takes work with these tags: any of its own, or all work when it names none."""
+        return self.tags is None or not self.tags.isdisjoint(route_tags.split(","))
 
 
 class Report(msgspec.Struct, frozen=True):

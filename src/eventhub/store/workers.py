@@ -1,7 +1,7 @@
 """Who holds a claim: worker names that tell host, process and instance, and whether that process still lives.
 
-A name is ``host:pid:machine-start-number``. ``machine`` is a hash of the boot id and the process namespace, so a process
-is only ever declared dead by one that can see its process table; all others wait for the lease to end.
+A name is ``host:pid:machine-start-number``. ``machine`` is a hash of the boot id and the process namespace, so a
+process is only ever declared dead by one that can see its process table; all others wait for the lease to end.
 """
 
 from __future__ import annotations
@@ -36,10 +36,11 @@ def is_dead(worker: str) -> bool:
     """True only when the worker is known to be gone; a worker elsewhere is never declared dead."""
     host, _, rest = worker.rpartition(":")
     _, _, pid_text = host.rpartition(":")
-    parts = rest.split("-")
-    if len(parts) != 3 or not pid_text.isdigit() or parts[0] != _machine():
+    machine, _, life = rest.partition("-")
+    started = life.partition("-")[0]
+    if not pid_text.isdigit() or not started or machine != _machine():
         return False
-    pid, started = int(pid_text), parts[1]
+    pid = int(pid_text)
     if pid == os.getpid() and started == _started(pid):
         return worker not in _alive_here
     return _started(pid) != started

@@ -100,6 +100,55 @@ async def _version(connection: Any) -> int:
     return int(await connection.fetchval("SELECT value FROM eventhub.meta WHERE key = 'schema_version'"))
 
 
+_UNREACHABLE = (
+    OSError,
+    TimeoutError,
+    asyncpg.PostgresConnectionError,
+    asyncpg.CannotConnectNowError,
+    asyncpg.TooManyConnectionsError,
+    asyncpg.AdminShutdownError,
+    asyncpg.CrashShutdownError,
+    asyncpg.InterfaceError,
+    asyncpg.InternalClientError,
+)
+_MEANINGS: tuple[tuple[tuple[type[Exception], ...], type[StoreError], str], ...] = (
+    # what the driver raises, what we call it, and the remedy; the first that fits counts
+    (
+        (asyncpg.InvalidPasswordError, asyncpg.InvalidAuthorizationSpecificationError),
+        StoreUnavailable,
+        "The login was refused: check user and password.",
+    ),
+    ((asyncpg.InvalidCatalogNameError,), StoreUnavailable, "Create the database first, such as with createdb."),
+    (
+        (asyncpg.ReadOnlySQLTransactionError,),
+        StoreReadOnly,
+        "The database cannot be written; it may be a standby: give the address of the primary.",
+    ),
+    (
+        (asyncpg.InsufficientPrivilegeError,),
+        StoreReadOnly,
+        "Grant the user the right to create and write the schema eventhub.",
+    ),
+    ((asyncpg.DiskFullError,), StoreFull, "Free some room; nothing that was acknowledged is lost."),
+    (
+        (asyncpg.DeadlockDetectedError, asyncpg.LockNotAvailableError, asyncpg.SerializationError),
+        StoreBusy,
+        "Try again.",
+    ),
+    (
+        _UNREACHABLE,
+        StoreUnavailable,
+        "The database cannot be reached: check that the server runs and accepts connections, then try again.",
+    ),
+    (
+        (asyncpg.UndefinedTableError, asyncpg.UndefinedColumnError, asyncpg.InvalidSchemaNameError),
+        SchemaMismatch,
+        "Run `eventhub migrate` against this database.",
+    ),
+    ((asyncpg.PostgresError,), StoreError, "This is unexpected; please report it with this message."),
+)
+
+
 @contextmanager
 def translated(url: str) -> Iterator[None]:
     """Turn the driver's errors into ours, with the remedy."""
@@ -107,38 +156,8 @@ def translated(url: str) -> Iterator[None]:
         yield
     except EventHubError:
         raise
-    except (asyncpg.InvalidPasswordError, asyncpg.InvalidAuthorizationSpecificationError) as error:
-        raise StoreUnavailable(f"{shown(url)} refused the login ({error}). Check user and password.") from error
-    except asyncpg.InvalidCatalogNameError as error:
-        raise StoreUnavailable(f"{shown(url)}: {error}. Create the database first, such as with createdb.") from error
-    except asyncpg.ReadOnlySQLTransactionError as error:
-        raise StoreReadOnly(
-            f"{shown(url)} cannot be written ({error}). It may be a standby: give the address of the primary."
-        ) from error
-    except asyncpg.InsufficientPrivilegeError as error:
-        raise StoreReadOnly(
-            f"{shown(url)}: {error}. Grant the user the right to create and write the schema eventhub."
-        ) from error
-    except asyncpg.DiskFullError as error:
-        raise StoreFull(f"{shown(url)}: {error}. Free some room; nothing that was acknowledged is lost.") from error
-    except (asyncpg.DeadlockDetectedError, asyncpg.LockNotAvailableError, asyncpg.SerializationError) as error:
-        raise StoreBusy(f"{shown(url)}: {error}. Try again.") from error
-    except (
-        OSError,
-        TimeoutError,
-        asyncpg.PostgresConnectionError,
-        asyncpg.CannotConnectNowError,
-        asyncpg.TooManyConnectionsError,
-        asyncpg.AdminShutdownError,
-        asyncpg.CrashShutdownError,
-        asyncpg.InterfaceError,
-        asyncpg.InternalClientError,
-    ) as error:
-        raise StoreUnavailable(
-            f"{shown(url)} cannot be reached ({type(error).__name__}: {error}). "
-            "Check that the server runs and accepts connections; the call can be tried again."
-        ) from error
-    except (asyncpg.UndefinedTableError, asyncpg.UndefinedColumnError, asyncpg.InvalidSchemaNameError) as error:
-        raise SchemaMismatch(f"{shown(url)}: {error}. Run `eventhub migrate` against this database.") from error
-    except asyncpg.PostgresError as error:
-        raise StoreError(f"{shown(url)}: {error}") from error
+    except (*_UNREACHABLE, asyncpg.PostgresError) as error:
+        for kinds, ours, remedy in _MEANINGS:
+            if isinstance(error, kinds):
+                raise ours(f"{shown(url)}: {str(error) or type(error).__name__}. {remedy}") from error
+        raise

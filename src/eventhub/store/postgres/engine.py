@@ -34,6 +34,7 @@ from eventhub.store.values import (
     Route,
     Settled,
     Tended,
+    Wanted,
     lane_id,
 )
 
@@ -84,7 +85,7 @@ class PostgresStore(Store):
 
     async def _fetch(self, query: str, *args: Any) -> list[Any]:
         with translated(self.url):
-            return await self._pool.fetch(query, *args)  # type: ignore[no-any-return]
+            return await self._pool.fetch(query, *args)
 
     async def _read(self, query: str, *args: Any) -> list[Any]:
         await self.open()
@@ -150,59 +151,43 @@ class PostgresStore(Store):
 
     # ---------------------------------------------------------------- claim
 
-    async def _claim(
-        self,
-        queue: str,
-        tags: frozenset[str] | None,
-        worker: str,
-        lease: timedelta,
-        limit: int,
-        max_attempts: int | None,
-        now: datetime | None,
-    ) -> list[Claim]:
+    async def _claim(self, wanted: Wanted) -> list[Claim]:
         rows: list[Any] = []
         for fresh in (False, True):
             by_priority: dict[int, list[int]] = {}
-            for number, route_tags, priority in await self._routes_of(queue, fresh=fresh or now is not None):
-                if tags is None or not tags.isdisjoint(route_tags.split(",")):
+            known = await self._routes_of(wanted.queue, fresh=fresh or wanted.now is not None)
+            for number, route_tags, priority in known:
+                if wanted.accepts(route_tags):
                     by_priority.setdefault(priority, []).append(number)
             for routes in by_priority.values():  # highest priority first
-                left = limit - len(rows)
+                left = wanted.limit - len(rows)
                 if left > 0:
-                    rows += await self._claim_routes(routes, left, worker, lease, max_attempts, now)
-            if rows or now is not None:
+                    rows += await self._claim_routes(routes, left, wanted)
+            if rows or wanted.now is not None:
                 break
-        return _claims(rows, lease)
+        return _claims(rows, wanted.lease)
 
     async def _routes_of(self, queue: str, *, fresh: bool) -> list[tuple[int, str, int]]:
         """The routes of a queue: another process may have added one, so an empty claim looks again."""
         known_at, known = self._queue_routes.get(queue, (0.0, []))
         age = time.monotonic() - known_at
         if not known or age > (0.05 if fresh else ROUTES_SECONDS):
-            known = [tuple(row) for row in await self._fetch(SQL.queue_routes, queue)]  # type: ignore[misc]
+            known = [tuple(row) for row in await self._fetch(SQL.queue_routes, queue)]
             self._queue_routes[queue] = (time.monotonic(), known)
         return known
 
-    async def _claim_routes(
-        self,
-        routes: list[int],
-        limit: int,
-        worker: str,
-        lease: timedelta,
-        max_attempts: int | None,
-        now: datetime | None,
-    ) -> list[Any]:
+    async def _claim_routes(self, routes: list[int], limit: int, wanted: Wanted) -> list[Any]:
+        asked = (limit, wanted.worker, wanted.lease)
         if len(routes) > 1:
-            return await self._fetch(SQL.claim_routes, routes, limit, worker, lease, max_attempts, now)
+            return await self._fetch(SQL.claim_routes, routes, *asked, wanted.max_attempts, wanted.now)
         (route,) = routes
-        start = 0 if now is not None else self._floors.start(route)
-        started = time.monotonic()
-        rows = await self._fetch(SQL.claim_route, route, limit, worker, lease, start, max_attempts, now)
-        if not rows and start:
-            start, started = 0, time.monotonic()
-            rows = await self._fetch(SQL.claim_route, route, limit, worker, lease, start, max_attempts, now)
-        if rows:
-            self._floors.claimed(route, started_at=start, last=rows[-1][15], took=time.monotonic() - started)
+        rows: list[Any] = []
+        for start in {0 if wanted.now is not None else self._floors.start(route): None, 0: None}:
+            started = time.monotonic()
+            rows = await self._fetch(SQL.claim_route, route, *asked, start, wanted.max_attempts, wanted.now)
+            if rows:
+                self._floors.claimed(route, started_at=start, last=rows[-1][15], took=time.monotonic() - started)
+                break
         return rows
 
     async def _claim_ids(self, ids: Sequence[int], worker: str, lease: timedelta, now: datetime | None) -> list[Claim]:

@@ -1,21 +1,20 @@
-"""Storing events in PostgreSQL: one statement for a whole batch; keys and lanes are taken first, where they are used."""
+"""Storing events in PostgreSQL: one statement for a whole batch; keys and lanes first, where they are used."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence  # noqa: TC003
-from datetime import datetime  # noqa: TC003
+from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 from eventhub.core.lifecycle import State
-from eventhub.errors import IdempotencyConflict
-from eventhub.store.batching import Answer  # noqa: TC001
+from eventhub.store.batching import Answer
+from eventhub.store.idempotency import Earlier, Keys, Scope
 from eventhub.store.queries import load_queries
 from eventhub.store.values import NewEvent, Published, Route, lane_id
 
 __all__ = ["SQL", "is_plain", "publish_calls", "publish_plain"]
 
 SQL = load_queries("eventhub.store.postgres")
-Scope = tuple[str, str]
 
 
 def is_plain(calls: Sequence[Sequence[NewEvent]]) -> bool:
@@ -27,8 +26,8 @@ async def publish_plain(
     connection: Any, calls: Sequence[Sequence[NewEvent]], routes: dict[Route, int], now: datetime | None
 ) -> list[Answer[Published]]:
     """Store events without keys or lanes: one statement, one round trip, one commit."""
-    events = [event for call in calls for event in call]
-    stored = iter(await _insert(connection, events, None, routes, set(), now))
+    events: list[tuple[int | None, NewEvent]] = [(None, event) for call in calls for event in call]
+    stored = iter(await _insert(connection, events, routes, set(), now))
     return [[next(stored) for _ in call] for call in calls]
 
 
@@ -41,110 +40,34 @@ async def publish_calls(
     own, so that what is decided rests on what others have committed.
     """
     total = sum(len(call) for call in calls)
-    numbers = iter([row[0] for row in await connection.fetch(SQL.take_ids, total)])
-    numbered = [[(next(numbers), event) for event in call] for call in calls]
-    known, conflicts = await _take_keys(connection, numbered, now)
-    to_store = [
-        pair
-        for index, call in enumerate(numbered)
-        if index not in conflicts
-        for pair in call
-        if pair[0] not in known
-    ]
+    keys = Keys(calls, [row[0] for row in await connection.fetch(SQL.take_ids, total)])
+    if keys.first:
+        taken = await _take(connection, keys.first, now)
+        lost = [scope for scope in keys.first if scope not in taken]
+        keys.judge(await _earlier(connection, lost) if lost else {})
+        dropped = keys.dropped(taken)
+        if dropped:
+            await connection.execute(SQL.drop_keys, *_columns(dropped))
+            await _take(connection, keys.moved(taken), now)
+    new = keys.to_store()
     stored: dict[int, Published] = {}
-    if to_store:
-        heads = await _lock_lanes(connection, [event for _, event in to_store])
-        rows = await _insert(
-            connection, [event for _, event in to_store], [n for n, _ in to_store], routes, heads, now
-        )
+    if new:
+        heads = await _lock_lanes(connection, [event for _, event in new])
+        rows = await _insert(connection, new, routes, heads, now)
         stored = {published.id: published for published in rows}
-    answers: list[Answer[Published]] = []
-    for index, call in enumerate(numbered):
-        if index in conflicts:
-            answers.append(conflicts[index])
-            continue
-        answers.append([_answer(number, known, stored) for number, _ in call])
-    return answers
+    return keys.answers(stored)
 
 
-def _answer(number: int, known: dict[int, Published | int], stored: dict[int, Published]) -> Published:
-    found = known.get(number)
-    if found is None:
-        return stored[number]
-    if isinstance(found, int):  # the same key twice in one batch: the first of them
-        return Published(found, stored[found].created_at, duplicate=True)
-    return found
+async def _take(connection: Any, keys: dict[Scope, int], now: datetime | None) -> set[Scope]:
+    """Take keys for events; returns those that were free."""
+    rows = await connection.fetch(SQL.take_keys, *_columns(list(keys)), list(keys.values()), now)
+    return {(row[0], row[1]) for row in rows}
 
 
-async def _take_keys(
-    connection: Any, numbered: list[list[tuple[int, NewEvent]]], now: datetime | None
-) -> tuple[dict[int, Published | int], dict[int, IdempotencyConflict]]:
-    """Claim keys; returns the earlier events that some stand for, and the calls that must be refused."""
-    known: dict[int, Published | int] = {}
-    conflicts: dict[int, IdempotencyConflict] = {}
-    first: dict[Scope, tuple[int, NewEvent]] = {}
-    for call in numbered:
-        for number, event in call:
-            if event.idempotency_key is not None:
-                first.setdefault((event.route.queue, event.idempotency_key), (number, event))
-    if not first:
-        return known, conflicts
-    scopes = list(first)
-    won = {
-        row[0]
-        for row in await connection.fetch(
-            SQL.take_keys, [s for s, _ in scopes], [k for _, k in scopes], [first[s][0] for s in scopes], now
-        )
-    }
-    lost = [scope for scope in scopes if first[scope][0] not in won]
-    earlier = await _earlier(connection, lost) if lost else {}
-    for index, call in enumerate(numbered):
-        for number, event in call:
-            if event.idempotency_key is None:
-                continue
-            scope = (event.route.queue, event.idempotency_key)
-            mine, mine_event = first[scope]
-            if mine in won:
-                if number != mine:
-                    known[number] = mine
-                    if not event.same_event(mine_event):
-                        conflicts[index] = _conflict(scope[1], mine)
-                continue
-            published, event_then = earlier.get(scope, (None, None))
-            if published is None or event_then is None or not event.same_event(event_then):
-                conflicts[index] = _conflict(scope[1], published.id if published else None)
-            else:
-                known[number] = published
-    await _give_back(connection, numbered, conflicts, known, first, won)
-    return known, conflicts
-
-
-async def _give_back(
-    connection: Any,
-    numbered: list[list[tuple[int, NewEvent]]],
-    conflicts: dict[int, IdempotencyConflict],
-    known: dict[int, Published | int],
-    first: dict[Scope, tuple[int, NewEvent]],
-    won: set[int],
-) -> None:
-    """Refused calls give back their keys; whoever relied on such a key within this batch is refused too."""
-    refused = {number for index in conflicts for number, _ in numbered[index]}
-    for index, call in enumerate(numbered):
-        for number, event in call:
-            if known.get(number) in refused and index not in conflicts and event.idempotency_key is not None:
-                conflicts[index] = _conflict(event.idempotency_key, None)
-                refused |= {n for n, _ in call}
-    dropped = [scope for scope, (number, _) in first.items() if number in won and number in refused]
-    if dropped:
-        await connection.execute(
-            SQL.drop_keys, [first[s][0] for s in dropped], [s for s, _ in dropped], [k for _, k in dropped]
-        )
-
-
-async def _earlier(connection: Any, scopes: list[Scope]) -> dict[Scope, tuple[Published, NewEvent]]:
-    rows = await connection.fetch(SQL.keyed_events, [s for s, _ in scopes], [k for _, k in scopes])
-    found = {}
-    for scope, key, number, type_, payload, metadata, tags, title, description, ordering_key, created_at in rows:
+async def _earlier(connection: Any, scopes: list[Scope]) -> Earlier:
+    found: Earlier = {}
+    for row in await connection.fetch(SQL.keyed_events, *_columns(scopes)):
+        scope, key, number, type_, payload, metadata, tags, title, description, ordering_key, created_at = row
         event = NewEvent(
             type=type_,
             payload=payload,
@@ -155,16 +78,12 @@ async def _earlier(connection: Any, scopes: list[Scope]) -> dict[Scope, tuple[Pu
             description=description,
             ordering_key=ordering_key,
         )
-        found[(scope, key)] = (Published(number, created_at, duplicate=True), event)
+        found[scope, key] = (Published(number, created_at, duplicate=True), event)
     return found
 
 
-def _conflict(key: str, event_id: int | None) -> IdempotencyConflict:
-    owner = f"event {event_id}" if event_id else "another event"
-    return IdempotencyConflict(
-        f"The idempotency key {key!r} belongs to {owner} already, and that event is different. "
-        "Use a new key for a new event."
-    )
+def _columns(scopes: list[Scope]) -> tuple[list[str], list[str]]:
+    return [queue for queue, _ in scopes], [key for _, key in scopes]
 
 
 async def _lock_lanes(connection: Any, events: list[NewEvent]) -> set[int]:
@@ -183,16 +102,16 @@ async def _lock_lanes(connection: Any, events: list[NewEvent]) -> set[int]:
 
 async def _insert(
     connection: Any,
-    events: list[NewEvent],
-    numbers: list[int] | None,
+    numbered: list[tuple[int | None, NewEvent]] | list[tuple[int, NewEvent]],
     routes: dict[Route, int],
     heads: set[int],
     now: datetime | None,
 ) -> list[Published]:
+    events = [event for _, event in numbered]
     placed = [_place(event, heads) for event in events]
     rows = await connection.fetch(
         SQL.insert_events,
-        numbers,
+        _column([number for number, _ in numbered]),
         [routes[event.route] for event in events],
         [event.type for event in events],
         [event.payload for event in events],
@@ -205,9 +124,7 @@ async def _insert(
         _column([event.worker for event in events]),
         now,
     )
-    return [
-        Published(row[0], row[1], leased=event.worker is not None) for row, event in zip(rows, events, strict=True)
-    ]
+    return [Published(row[0], row[1], leased=event.worker is not None) for row, event in zip(rows, events, strict=True)]
 
 
 _TEXTS = ("metadata", "tags", "title", "description", "ordering_key", "idempotency_key")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence  # noqa: TC003
-from datetime import datetime  # noqa: TC003
+from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 from eventhub.core.lifecycle import Bury, Complete, Release, Retry, State

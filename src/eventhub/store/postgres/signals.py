@@ -21,6 +21,7 @@ __all__ = ["Signals"]
 CHANNEL = "eventhub"
 DEBOUNCE_SECONDS = 0.005
 EVERYONE = "*"
+NOTIFY = "SELECT pg_notify($1, queue) FROM unnest($2::text[]) AS queue"
 
 
 class Signals:
@@ -75,9 +76,7 @@ class Signals:
             self._something.clear()
             pending, self._pending = self._pending, set()
             if pending:
-                await connection.execute(
-                    f"SELECT pg_notify('{CHANNEL}', queue) FROM unnest($1::text[]) AS queue", list(pending)
-                )
+                await connection.execute(NOTIFY, CHANNEL, list(pending))
                 await asyncio.sleep(DEBOUNCE_SECONDS)
 
     def _heard(self, connection: Any, pid: int, _: str, queue: str) -> None:

@@ -120,9 +120,7 @@ def translated(path: str) -> Iterator[None]:
             f"{path} cannot be written ({error}). Check the permissions of the file and of its directory."
         ) from error
     except apsw.FullError as error:
-        raise StoreFull(
-            f"{path}: the disk is full. Free some room; nothing that was acknowledged is lost."
-        ) from error
+        raise StoreFull(f"{path}: the disk is full. Free some room; nothing that was acknowledged is lost.") from error
     except apsw.CantOpenError as error:
         raise StoreUnavailable(
             f"Cannot open {path} ({error}). Check that the directory exists and can be written."

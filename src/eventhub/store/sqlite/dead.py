@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence  # noqa: TC003
+from collections.abc import Sequence
 
-import apsw  # noqa: TC002
+import apsw
 
 from eventhub.core.lifecycle import State
 from eventhub.store.sqlite.publishing import SQL, ids

@@ -7,7 +7,6 @@ import functools
 import time
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
-from pathlib import Path
 from typing import Any, TypeVar
 
 import apsw
@@ -20,12 +19,12 @@ from eventhub.store.rows import (
     from_micros,
     micros,
     queue_stats,
-    to_claims,
     to_dead,
     to_log,
     to_queued,
 )
 from eventhub.store.sqlite import dead, settling
+from eventhub.store.sqlite.claiming import claim_chosen, claim_queue
 from eventhub.store.sqlite.connection import GET_VERSION, check_library, connect, migrate, translated
 from eventhub.store.sqlite.publishing import SQL, ids, publish_calls, route_number
 from eventhub.store.sqlite.thread import ConnectionThread
@@ -42,6 +41,7 @@ from eventhub.store.values import (
     Route,
     Settled,
     Tended,
+    Wanted,
 )
 
 __all__ = ["SqliteStore"]
@@ -125,9 +125,8 @@ class SqliteStore(Store):
             )
         if not connection.in_transaction:
             raise ValueError("The connection is not in a transaction; start one, such as with `with connection:`.")
-        known = {route: n for route, n in self._routes.items()}
         with translated(self._path):
-            (answer,) = publish_calls(connection, [events], known, _now(now))
+            (answer,) = publish_calls(connection, [events], self._routes, _now(now))
         if isinstance(answer, Exception):
             raise answer
         return answer
@@ -136,22 +135,11 @@ class SqliteStore(Store):
         for route in wanted - self._routes.keys():
             self._routes[route] = await self._writer.run(functools.partial(route_number, route=route))
 
-    async def _claim(
-        self,
-        queue: str,
-        tags: frozenset[str] | None,
-        worker: str,
-        lease: timedelta,
-        limit: int,
-        max_attempts: int | None,
-        now: datetime | None,
-    ) -> list[Claim]:
-        return await self._write(_claim_queue, queue, tags, worker, lease, limit, max_attempts, now=now)
+    async def _claim(self, wanted: Wanted) -> list[Claim]:
+        return await self._write(claim_queue, wanted, now=wanted.now)
 
-    async def _claim_ids(
-        self, ids_: Sequence[int], worker: str, lease: timedelta, now: datetime | None
-    ) -> list[Claim]:
-        return await self._write(_claim_chosen, ids_, worker, lease, now=now)
+    async def _claim_ids(self, ids_: Sequence[int], worker: str, lease: timedelta, now: datetime | None) -> list[Claim]:
+        return await self._write(claim_chosen, ids_, Wanted(queue="", worker=worker, lease=lease), now=now)
 
     async def _extend(self, held: Sequence[Held], lease: timedelta, now: datetime | None) -> set[int]:
         def work(connection: apsw.Connection, at: int) -> set[int]:
@@ -258,7 +246,9 @@ class SqliteStore(Store):
 
     async def stats(self, queue: str | None = None) -> list[QueueStats]:
         at = _now(None)
-        counts = {name: await self._read(getattr(SQL, name), **({"now": at} if name == "ages" else {})) for name in _COUNTS}
+        counts = {
+            name: await self._read(getattr(SQL, name), **({"now": at} if name == "ages" else {})) for name in _COUNTS
+        }
         return queue_stats(counts, queue)  # type: ignore[arg-type]
 
     # ---------------------------------------------------------- dead letters
@@ -331,13 +321,15 @@ class SqliteStore(Store):
         return int(version)
 
     async def describe(self) -> dict[str, Any]:
-        pragmas = {name: (await self._read(f"PRAGMA {name}"))[0][0] for name in ("journal_mode", "page_count", "page_size")}
+        pragmas = {
+            name: (await self._read(f"PRAGMA {name}"))[0][0] for name in ("journal_mode", "page_count", "page_size")
+        }
         return {
             "engine": "SQLite",
             "version": apsw.sqlite_lib_version(),
             "driver": f"apsw {apsw.apsw_version()}",
             "schema": await self.schema_version(),
-            "location": self._path if self._path == ":memory:" else str(Path(self._path).absolute()),
+            "location": self._path,
             "size_bytes": pragmas["page_count"] * pragmas["page_size"],
             "journal_mode": pragmas["journal_mode"],
             "synchronous": self._synchronous,
@@ -346,54 +338,3 @@ class SqliteStore(Store):
 
 def _now(now: datetime | None) -> int:
     return int(time.time() * 1e6) if now is None else micros(now)
-
-
-def _claim_queue(
-    connection: apsw.Connection,
-    queue: str,
-    tags: frozenset[str] | None,
-    worker: str,
-    lease: timedelta,
-    limit: int,
-    max_attempts: int | None,
-    now: int,
-) -> list[Claim]:
-    by_priority: dict[int, list[int]] = {}
-    for number, route_tags, priority in connection.execute(SQL.queue_routes, {"queue": queue}):
-        if tags is None or not tags.isdisjoint(route_tags.split(",")):
-            by_priority.setdefault(priority, []).append(number)
-    rows: list[tuple[Any, ...]] = []
-    for routes in by_priority.values():  # highest priority first
-        left = limit - len(rows)
-        if left <= 0:
-            break
-        if len(routes) == 1:
-            rows += connection.execute(SQL.claim_route, {"route": routes[0], "limit": left})
-        else:
-            rows += connection.execute(SQL.claim_routes, {"routes": ids(routes), "limit": left})
-    return _lease(connection, rows, worker, lease, max_attempts, now)
-
-
-def _claim_chosen(
-    connection: apsw.Connection, wanted: Sequence[int], worker: str, lease: timedelta, now: int
-) -> list[Claim]:
-    rows = list(connection.execute(SQL.claim_ids, {"ids": ids(wanted)}))
-    return _lease(connection, rows, worker, lease, None, now)
-
-
-def _lease(
-    connection: apsw.Connection,
-    rows: list[tuple[Any, ...]],
-    worker: str,
-    lease: timedelta,
-    max_attempts: int | None,
-    now: int,
-) -> list[Claim]:
-    if not rows:
-        return []
-    due = now + lease // _MICROSECOND
-    numbers = [row[0] for row in rows]
-    named = {"worker": worker, "due": due, "max_attempts": max_attempts, "ids": ids(numbers)}
-    connection.execute(SQL.lease, named)
-    connection.execute(SQL.log_picked, {"now": now, "ids": ids(numbers)})
-    return to_claims(rows, raised=1, now=from_micros(now), until=from_micros(due), time=from_micros)

@@ -6,15 +6,15 @@ Everything here runs on the writer's thread inside its transaction, so reading a
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence  # noqa: TC003
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
 import apsw
 
 from eventhub.core.lifecycle import State
-from eventhub.errors import IdempotencyConflict
-from eventhub.store.batching import Answer  # noqa: TC001
+from eventhub.store.batching import Answer
+from eventhub.store.idempotency import Earlier, Keys, Scope
 from eventhub.store.queries import load_queries
 from eventhub.store.rows import from_micros, micros
 from eventhub.store.values import NewEvent, Published, Route, lane_id
@@ -36,77 +36,47 @@ def publish_calls(
     total = sum(len(call) for call in calls)
     first = int(connection.execute(SQL.take_ids, {"count": total}).get)
     created_at = from_micros(now)
-    answers: list[Answer[Published]] = []
-    to_store: list[tuple[int, NewEvent]] = []
-    next_id = first
-    for call in calls:
-        numbered = list(zip(range(next_id, next_id + len(call)), call, strict=True))
-        next_id += len(call)
-        known: dict[int, Published] = {}
-        if any(event.idempotency_key is not None for event in call):
-            try:
-                known = _take_keys(connection, numbered, now)
-            except IdempotencyConflict as conflict:
-                answers.append(conflict)
-                continue
-        to_store += [pair for pair in numbered if pair[0] not in known] if known else numbered
-        answers.append(
-            [
-                known.get(number) or Published(number, created_at, leased=event.worker is not None)
-                for number, event in numbered
-            ]
-            if known
-            else [Published(number, created_at, leased=event.worker is not None) for number, event in numbered]
-        )
-    _insert(connection, to_store, routes, now)
-    return answers
-
-
-def _take_keys(connection: apsw.Connection, numbered: list[tuple[int, NewEvent]], now: int) -> dict[int, Published]:
-    """Claim the keys of one call; returns the earlier events that some of them stand for."""
-    known: dict[int, Published] = {}
-    mine: dict[tuple[str, str], tuple[int, NewEvent]] = {}
-    taken: list[tuple[str, str]] = []
-    for number, event in numbered:
-        if event.idempotency_key is None:
-            continue
-        scope = (event.route.queue, event.idempotency_key)
-        first, earlier = mine.get(scope) or (None, None)
-        if first is None:
-            connection.execute(SQL.take_key, (*scope, number, now))
-            if connection.changes():
-                mine[scope] = (number, event)
-                taken.append(scope)
-                continue
-            first, earlier, created_at = _keyed(connection, scope, event.route)
-        else:
-            created_at = now
-        if earlier is None or not event.same_event(earlier):
-            connection.executemany(SQL.drop_keys, taken)
-            raise IdempotencyConflict(
-                f"The idempotency key {scope[1]!r} belongs to event {first} already, and that event is different. "
-                "Use a new key for a new event."
-            )
-        known[number] = Published(first, from_micros(created_at), duplicate=True)
-    return known
-
-
-def _keyed(connection: apsw.Connection, scope: tuple[str, str], route: Route) -> tuple[int, NewEvent | None, int]:
-    row = connection.execute(SQL.keyed_events, {"scope": scope[0], "key": scope[1]}).fetchone()
-    if row is None:  # the event was purged: its key still stands for it
-        return 0, None, 0
-    _, number, type_, payload, metadata, tags, title, description, ordering_key, created_at = row
-    event = NewEvent(
-        type=type_,
-        payload=payload,
-        route=route,
-        metadata=metadata,
-        tags=tags,
-        title=title,
-        description=description,
-        ordering_key=ordering_key,
+    if all(event.idempotency_key is None for call in calls for event in call):
+        events = [event for call in calls for event in call]
+        numbered = list(zip(range(first, first + total), events, strict=True))
+        _insert(connection, numbered, routes, now)
+        stored = iter([Published(number, created_at, leased=event.worker is not None) for number, event in numbered])
+        return [[next(stored) for _ in call] for call in calls]
+    keys = Keys(calls, range(first, first + total))
+    taken = _take(connection, keys.first, now)
+    keys.judge(_earlier(connection, [scope for scope in keys.first if scope not in taken]))
+    connection.executemany(SQL.drop_keys, keys.dropped(taken))
+    _take(connection, keys.moved(taken), now)
+    new = keys.to_store()
+    _insert(connection, new, routes, now)
+    return keys.answers(
+        {number: Published(number, created_at, leased=event.worker is not None) for number, event in new}
     )
-    return number, event, created_at
+
+
+def _take(connection: apsw.Connection, keys: dict[Scope, int], now: int) -> set[Scope]:
+    """Take keys for events; returns those that were free."""
+    rows = connection.executemany(SQL.take_key, [(*scope, number, now) for scope, number in keys.items()])
+    return {(scope, key) for scope, key in rows}
+
+
+def _earlier(connection: apsw.Connection, scopes: list[Scope]) -> Earlier:
+    found: Earlier = {}
+    for scope in scopes:
+        for row in connection.execute(SQL.keyed_events, {"scope": scope[0], "key": scope[1]}):
+            number, type_, payload, metadata, tags, title, description, ordering_key, created_at = row
+            event = NewEvent(
+                type=type_,
+                payload=payload,
+                route=Route(scope[0]),
+                metadata=metadata,
+                tags=tags,
+                title=title,
+                description=description,
+                ordering_key=ordering_key,
+            )
+            found[scope] = (Published(number, from_micros(created_at), duplicate=True), event)
+    return found
 
 
 def _insert(

@@ -1,15 +1,15 @@
 """Ending claims in SQLite: completed, to be tried again, given up or given back, each guarded by id, fence and state.
 
-Everything here runs on the writer's thread inside its transaction: the rows read first are the guard of what is written.
+Everything here runs on the writer's thread inside its transaction: the rows read first guard what is written.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence  # noqa: TC003
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
-import apsw  # noqa: TC002
+import apsw
 
 from eventhub.core.lifecycle import Bury, Complete, Reason, Release, Retry, State
 from eventhub.store.rows import from_micros
@@ -104,9 +104,7 @@ def advance(connection: apsw.Connection, lanes: list[int], now: int) -> None:
         connection.execute(SQL.drop_lanes, {"lanes": ids(lanes)})
 
 
-def bury(
-    connection: apsw.Connection, dying: list[tuple[tuple[Any, ...], Bury]], now: int, *, last_action: str
-) -> None:
+def bury(connection: apsw.Connection, dying: list[tuple[tuple[Any, ...], Bury]], now: int, *, last_action: str) -> None:
     """Write dead letters; the dead leave, or stay parked when their key must be held."""
     log: list[tuple[Any, ...]] = []
     for row, outcome in dying:

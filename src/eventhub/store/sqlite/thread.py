@@ -35,7 +35,9 @@ class ConnectionThread:
         )
         self._broken: str | None = None
         self._closed = False
-        self._thread = threading.Thread(target=self._run, name=f"eventhub-{'writer' if writes else 'reader'}", daemon=True)
+        self._thread = threading.Thread(
+            target=self._run, name=f"eventhub-{'writer' if writes else 'reader'}", daemon=True
+        )
         self._ready: ThreadFuture[None]
 
     async def start(self) -> None:

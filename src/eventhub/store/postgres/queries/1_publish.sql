@@ -18,7 +18,7 @@ SELECT id, tags, priority FROM eventhub.routes WHERE queue = $1 ORDER BY priorit
 INSERT INTO eventhub.idempotency_keys (scope, key, event_id, created_at)
 SELECT k.scope, k.key, k.event_id, coalesce($4, now())
 FROM unnest($1::text[], $2::text[], $3::bigint[]) AS k(scope, key, event_id) ORDER BY k.scope, k.key
-ON CONFLICT DO NOTHING RETURNING event_id;
+ON CONFLICT DO NOTHING RETURNING scope, key;
 
 -- name: keyed_events
 -- The first events of keys that were taken before, to compare with what is being published again.
@@ -27,9 +27,8 @@ FROM unnest($1::text[], $2::text[]) AS w(scope, key)
 JOIN eventhub.idempotency_keys k ON k.scope = w.scope AND k.key = w.key JOIN eventhub.events e ON e.id = k.event_id;
 
 -- name: drop_keys
--- A call that is refused as a whole gives back the keys it took.
-DELETE FROM eventhub.idempotency_keys WHERE event_id = ANY ($1::bigint[]) AND (scope, key) IN
-  (SELECT * FROM unnest($2::text[], $3::text[]));
+-- Keys that were taken for an event that is not stored after all.
+DELETE FROM eventhub.idempotency_keys WHERE (scope, key) IN (SELECT * FROM unnest($1::text[], $2::text[]));
 
 -- name: lock_lanes
 -- Make the ordering keys known and lock them, in order: who holds the lock decides who is behind whom.

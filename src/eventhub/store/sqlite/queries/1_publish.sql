@@ -15,15 +15,16 @@ SELECT id, tags, priority FROM eventhub_routes WHERE queue = :queue ORDER BY pri
 
 -- name: take_key
 -- Racing duplicates: exactly one insert of a key wins.
-INSERT INTO eventhub_idempotency_keys (scope, key, event_id, created_at) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING;
+INSERT INTO eventhub_idempotency_keys (scope, key, event_id, created_at) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING
+RETURNING scope, key;
 
 -- name: keyed_events
 -- The first events of keys that were taken before, to compare with what is being published again.
-SELECT k.key, e.id, e.type, e.payload, e.metadata, e.tags, e.title, e.description, e.ordering_key, e.created_at
+SELECT e.id, e.type, e.payload, e.metadata, e.tags, e.title, e.description, e.ordering_key, e.created_at
 FROM eventhub_idempotency_keys k JOIN eventhub_events e ON e.id = k.event_id WHERE k.scope = :scope AND k.key = :key;
 
 -- name: drop_keys
--- A call that is refused as a whole gives back the keys it took.
+-- Keys that were taken for an event that is not stored after all.
 DELETE FROM eventhub_idempotency_keys WHERE scope = ? AND key = ?;
 
 -- name: lock_lanes
