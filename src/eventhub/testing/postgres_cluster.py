@@ -32,6 +32,8 @@ from typing import IO, Literal, Self
 UNPRIVILEGED = 65534
 START_SECONDS = 60.0
 STOP_SECONDS = 60.0
+STATUS_LINE = 7
+"""Where in its pid file the server says how it is, counted from 0."""
 STOP_SIGNALS = {"fast": signal.SIGINT, "immediate": signal.SIGQUIT}
 LONGEST_SOCKET_DIRECTORY = 80
 
@@ -170,7 +172,7 @@ class PostgresCluster:
         one = f" AND datname = '{_identifier(database)}'" if database else ""
         return int(
             self.execute(
-                "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity"
+                "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity"  # noqa: S608 - the name is checked
                 f" WHERE backend_type = 'client backend' AND pid <> pg_backend_pid(){one}"
             )
         )
@@ -212,7 +214,7 @@ class PostgresCluster:
             lines = (self.directory / "data" / "postmaster.pid").read_text().splitlines()
         except FileNotFoundError:
             return False
-        return len(lines) > 7 and lines[0] == str(pid) and lines[7].strip() == "ready"
+        return len(lines) > STATUS_LINE and lines[0] == str(pid) and lines[STATUS_LINE].strip() == "ready"
 
     def _can_execute(self) -> bool:
         try:
@@ -228,7 +230,7 @@ class PostgresCluster:
         return kept | port | {"HOME": str(self.directory), "LC_ALL": "C"}
 
     def _run(self, program: str, *arguments: str) -> str:
-        done = subprocess.run(
+        done = subprocess.run(  # noqa: S603 - our own programs
             [self._programs / program, *arguments],
             cwd=self.directory,
             env=self._environment(),
@@ -245,7 +247,7 @@ class PostgresCluster:
         return done.stdout
 
     def _spawn(self, program: str, *arguments: str, output: IO[bytes]) -> subprocess.Popen[bytes]:
-        return subprocess.Popen(
+        return subprocess.Popen(  # noqa: S603 - our own programs
             [self._programs / program, *arguments],
             cwd=self.directory,
             env=self._environment(),
@@ -255,7 +257,7 @@ class PostgresCluster:
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
-            start_new_session=True,  # Ctrl-C is for the tests; they end the server themselves
+            start_new_session=True,  # Ctrl-C is for the owner, who ends the server
         )
 
 
@@ -287,7 +289,7 @@ def _temporary_base(user: int | None) -> str | None:
     """A place for the directory that `user` can reach and whose path is short enough for a socket."""
     base = Path(tempfile.gettempdir()).resolve()
     reachable = user is None or all(path.stat().st_mode & 0o001 for path in (base, *base.parents))
-    return str(base) if reachable and len(str(base)) <= LONGEST_SOCKET_DIRECTORY else "/tmp"
+    return str(base) if reachable and len(str(base)) <= LONGEST_SOCKET_DIRECTORY else "/tmp"  # noqa: S108 - mkdtemp follows
 
 
 def _free_port() -> int:
@@ -311,7 +313,7 @@ def _setting(value: Setting) -> str:
 
 def _watch(directory: Path) -> subprocess.Popen[bytes]:
     """Start this file as a watcher of the present process."""
-    return subprocess.Popen(
+    return subprocess.Popen(  # noqa: S603 - this file
         [sys.executable, "-I", "-S", __file__, str(os.getpid()), str(directory)],
         cwd="/",
         stdin=subprocess.DEVNULL,
