@@ -240,7 +240,9 @@ class Store(ABC):
     async def wait(self, queue: str, *, since: int, timeout: float) -> bool:
         """Wait until there may be work, at most ``timeout`` seconds, and no longer than until something is due."""
         due = await self.next_due()
-        return await self.wakeups.wait(queue, since=since, timeout=timeout if due is None else min(timeout, due))
+        if due is not None:  # something that is due may be in other hands just now: look soon, but do not spin
+            timeout = min(timeout, max(due, 0.01))
+        return await self.wakeups.wait(queue, since=since, timeout=timeout)
 
     def _spawn(self, work: Any) -> None:
         task = asyncio.create_task(_quietly(work))

@@ -130,7 +130,7 @@ class PostgresStore(Store):
             )
         if not connection.is_in_transaction():
             raise ValueError(
-                "The connection is not in a transaction; start one, such as with `async with connection.transaction():`."
+                "The connection is not in a transaction; start one with `async with connection.transaction():`."
             )
         await self._learn_routes({event.route for event in events})
         with translated(self.url):
@@ -204,9 +204,15 @@ class PostgresStore(Store):
         if all(report.held.lane is None and isinstance(report.outcome, Complete) for report in reports):
             with translated(self.url):  # the common case: one statement is its own transaction
                 settled, _ = await settling.settle(self._pool, reports, now)
-            return settled
-        settled, freed = await self._transact(lambda connection: settling.settle(connection, reports, now))
-        self._floors.lower(freed)
+        else:
+            settled, freed = await self._transact(lambda connection: settling.settle(connection, reports, now))
+            self._floors.lower(freed)
+        mended = settling.with_their_lanes(reports, settled)
+        if mended:
+            again, freed = await self._transact(lambda connection: settling.settle(connection, mended, now))
+            self._floors.lower(freed)
+            better = {answer.id: answer for answer in again}
+            settled = [answer if answer.accepted else better.pop(answer.id, answer) for answer in settled]
         return settled
 
     # ----------------------------------------------------------------- tend

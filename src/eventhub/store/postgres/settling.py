@@ -8,7 +8,7 @@ from typing import Any
 
 from eventhub.core.lifecycle import Bury, Complete, Release, Retry, State
 from eventhub.store.postgres.publishing import SQL
-from eventhub.store.values import Current, Report, Settled
+from eventhub.store.values import Current, Held, Report, Settled
 
 __all__ = ["Freed", "advance", "bury", "settle", "to_current"]
 
@@ -54,6 +54,22 @@ async def settle(connection: Any, reports: list[Report], now: datetime | None) -
     return answers, freed
 
 
+def with_their_lanes(reports: list[Report], settled: list[Settled]) -> list[Report]:
+    """Reports that were refused only because the caller did not know their lane, with the lane they have."""
+    mended: dict[int, Report] = {}
+    for report, answer in zip(reports, settled, strict=True):
+        now = answer.current
+        if (
+            not answer.accepted
+            and now is not None
+            and now.fence == report.held.fence
+            and now.lane != report.held.lane
+            and (now.state is State.LEASED) == report.leased
+        ):
+            mended.setdefault(now.id, Report(Held(now.id, now.fence, now.lane), report.outcome, report.leased))
+    return list(mended.values())
+
+
 async def advance(connection: Any, lanes: list[int], now: datetime | None) -> Freed:
     """Keys whose head has left: the next steps forward, and a key with nothing left is forgotten."""
     rows = await connection.fetch(SQL.advance, lanes, now)
@@ -69,6 +85,7 @@ async def _complete(connection: Any, reports: list[Report], now: datetime | None
         [r.held.id for r in reports],
         [r.held.fence for r in reports],
         [r.leased for r in reports],
+        [r.held.lane for r in reports] if any(r.held.lane is not None for r in reports) else None,
         [r.outcome.execution_ms for r in reports],  # type: ignore[union-attr]
         [r.outcome.status_code for r in reports],  # type: ignore[union-attr]
         now,
@@ -123,6 +140,7 @@ async def bury(
         [r.held.id for r in reports],
         [r.held.fence for r in reports],
         [r.leased for r in reports],
+        [r.held.lane for r in reports],
         [o.error for o in outcomes],
         [str(o.reason) for o in outcomes],
         [str(o.status) for o in outcomes],

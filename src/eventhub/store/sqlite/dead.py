@@ -43,6 +43,7 @@ def purge_dead(connection: apsw.Connection, cutoff: int, by: str, queue: str | N
         dead = [letter[1] for letter in letters if letter[2]]
         if dead:
             connection.execute(SQL.delete_events, {"ids": ids(dead)})
+            connection.execute(SQL.delete_keys, {"ids": ids(dead)})
     return sum(letter[2] for letter in letters)
 
 

@@ -9,14 +9,16 @@ WHERE id = ANY ($1::bigint[]);
 SELECT id FROM eventhub.lanes WHERE id = ANY ($1::bigint[]) ORDER BY id FOR UPDATE;
 
 -- name: complete
--- Each row is looked up by id (a join would scan for it), judged by fence and state, and leaves the hot table.
+-- Each row is looked up by id (a join would scan for it), judged by fence and state, and leaves the hot table. The lane
+-- must be the one that was locked: whoever forgot it is refused, or a key would be left without a head.
 WITH report AS MATERIALIZED (
-  SELECT * FROM unnest($1::bigint[], $2::integer[], $3::boolean[], $4::integer[], $5::integer[])
-    AS r(id, fence, leased, execution_ms, status_code)),
+  SELECT * FROM unnest($1::bigint[], $2::integer[], $3::boolean[], $4::bigint[], $5::integer[], $6::integer[])
+    AS r(id, fence, leased, lane, execution_ms, status_code)),
 hit AS MATERIALIZED (
   SELECT d.tid FROM report r
   CROSS JOIN LATERAL (SELECT ctid AS tid FROM eventhub.deliveries
                       WHERE id = r.id AND fence = r.fence AND state + 0 <> 4 AND (state + 0 = 1) = r.leased
+                        AND lane IS NOT DISTINCT FROM r.lane
                       LIMIT 1 FOR UPDATE) d),
 gone AS (
   DELETE FROM eventhub.deliveries WHERE ctid = ANY (ARRAY (SELECT tid FROM hit))
@@ -27,7 +29,7 @@ logged AS (
   INSERT INTO eventhub.event_log (event_id, delivery_id, action, worker, attempt, fence, status_code, execution_ms,
                                   created_at)
   SELECT g.event_id, g.id, 'COMPLETED', g.worker, g.attempts, g.fence, r.status_code, r.execution_ms,
-         coalesce($6, now())
+         coalesce($7, now())
   FROM gone g JOIN report r ON r.id = g.id)
 SELECT id FROM gone;
 
@@ -77,18 +79,19 @@ SELECT id, route, event_id, state FROM released;
 
 -- name: bury
 -- The dead letter keeps everything: the event as it was, every error, who had it last, and the fence to go on from.
--- The dead leave, or stay parked when their key must be held. $9 is given by the sweep: only a lease that ended before
+-- The dead leave, or stay parked when their key must be held. $10 is given by the sweep: only a lease that ended before
 -- it counts, so one that was extended meanwhile is spared.
 WITH report AS MATERIALIZED (
-  SELECT * FROM unnest($1::bigint[], $2::integer[], $3::boolean[], $4::text[], $5::text[], $6::text[], $7::integer[],
-                       $8::integer[]) AS r(id, fence, leased, error, reason, status, execution_ms, status_code)),
+  SELECT * FROM unnest($1::bigint[], $2::integer[], $3::boolean[], $4::bigint[], $5::text[], $6::text[], $7::text[],
+                       $8::integer[], $9::integer[])
+    AS r(id, fence, leased, lane, error, reason, status, execution_ms, status_code)),
 hit AS MATERIALIZED (
   SELECT d.*, r.error, r.reason, r.status, r.execution_ms, r.status_code,
          coalesce((SELECT l.parks FROM eventhub.lanes l WHERE l.id = d.lane), false) AND d.state <> 2 AS parks
   FROM report r
   CROSS JOIN LATERAL (SELECT ctid AS tid, * FROM eventhub.deliveries
                       WHERE id = r.id AND fence = r.fence AND state + 0 <> 4 AND (state + 0 = 1) = r.leased
-                        AND ($9::timestamptz IS NULL OR due < $9)
+                        AND lane IS NOT DISTINCT FROM r.lane AND ($10::timestamptz IS NULL OR due < $10)
                       LIMIT 1 FOR UPDATE) d),
 letter AS (
   INSERT INTO eventhub.dead_letters (delivery_id, event_id, subscriber, lane, route, fence, attempts, failures,
@@ -99,7 +102,7 @@ letter AS (
          CASE WHEN h.error IS NULL THEN h.errors
               ELSE CASE WHEN jsonb_array_length(h.errors) >= 100 THEN h.errors - 0 ELSE coalesce(h.errors, '[]') END
                    || to_jsonb(h.error) END,
-         h.reason, h.status, coalesce($11, now()), e.type, e.payload, e.metadata, e.tags, e.title, e.description,
+         h.reason, h.status, coalesce($12, now()), e.type, e.payload, e.metadata, e.tags, e.title, e.description,
          e.ordering_key, e.idempotency_key, e.created_at
   FROM hit h JOIN eventhub.events e ON e.id = h.event_id),
 parked AS (
@@ -112,10 +115,10 @@ forgotten AS (
 logged AS (
   INSERT INTO eventhub.event_log (event_id, delivery_id, action, worker, attempt, fence, status_code, error,
                                   execution_ms, created_at)
-  SELECT event_id, id, $10, worker, attempts, fence, status_code, error, execution_ms, coalesce($11, now())
+  SELECT event_id, id, $11, worker, attempts, fence, status_code, error, execution_ms, coalesce($12, now())
   FROM hit WHERE error IS NOT NULL
   UNION ALL
-  SELECT event_id, id, 'DEAD', worker, attempts, fence, NULL, reason, NULL, coalesce($11, now()) FROM hit)
+  SELECT event_id, id, 'DEAD', worker, attempts, fence, NULL, reason, NULL, coalesce($12, now()) FROM hit)
 SELECT id, parks FROM hit;
 
 -- name: advance

@@ -62,7 +62,7 @@ logged AS (
 SELECT delivery_id, route, event_id FROM letter;
 
 -- name: purge
--- Old dead letters go, and with them the events that nothing else needs. Parked ones hold a key and stay.
+-- Old dead letters go, and with them the events that nothing else needs, and those events' keys. Parked ones hold a key and stay.
 WITH old AS MATERIALIZED (
   SELECT l.id, l.event_id, l.retried_at IS NULL AS dead FROM eventhub.dead_letters l
   WHERE CASE $1::text WHEN 'dead_at' THEN l.dead_at ELSE l.created_at END <= coalesce($4, now()) - $2::interval
@@ -75,7 +75,11 @@ facts AS (
   DELETE FROM eventhub.events e WHERE e.id IN (SELECT event_id FROM old WHERE dead)
     AND NOT EXISTS (SELECT 1 FROM eventhub.deliveries d WHERE d.id = e.id)
     AND NOT EXISTS (SELECT 1 FROM eventhub.dead_letters l
-                    WHERE l.event_id = e.id AND l.id NOT IN (SELECT id FROM old)))
+                    WHERE l.event_id = e.id AND l.id NOT IN (SELECT id FROM old))
+  RETURNING e.route, e.idempotency_key),
+keys AS (
+  DELETE FROM eventhub.idempotency_keys k USING facts f JOIN eventhub.routes r ON r.id = f.route
+  WHERE f.idempotency_key IS NOT NULL AND k.scope = r.queue AND k.key = f.idempotency_key)
 SELECT count(*) FILTER (WHERE dead) FROM old;
 
 -- name: unpark

@@ -57,5 +57,10 @@ DELETE FROM eventhub_events WHERE id IN (SELECT value FROM carray(:ids))
   AND NOT EXISTS (SELECT 1 FROM eventhub_deliveries d WHERE d.id = eventhub_events.id)
   AND NOT EXISTS (SELECT 1 FROM eventhub_dead_letters l WHERE l.event_id = eventhub_events.id);
 
+-- name: delete_keys
+-- A key whose event is gone may be used again.
+DELETE FROM eventhub_idempotency_keys WHERE event_id IN (SELECT value FROM carray(:ids))
+  AND NOT EXISTS (SELECT 1 FROM eventhub_events e WHERE e.id = event_id);
+
 -- name: parked
 SELECT id FROM eventhub_deliveries WHERE lane = :lane AND state = 4;
