@@ -130,10 +130,9 @@ class Face:
     _survives_fork: ClassVar[bool] = True
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        original = type(self)._original
-
         def make() -> Any:
-            return original(*map(_unwrapped, args), **{name: _unwrapped(arg) for name, arg in kwargs.items()})
+            given = {name: _unwrapped(arg) for name, arg in kwargs.items()}
+            return _background.call(self._original, *map(_unwrapped, args), **given)
 
         self._stand_for(make)
 
@@ -141,13 +140,13 @@ class Face:
     def _of(cls, find: Callable[[], Any]) -> Self:
         """A face for an object that exists already; after a fork it is looked for again."""
         face = cls.__new__(cls)
-        face._stand_for(find)
+        face._stand_for(find)  # noqa: SLF001 - our own class
         return face
 
     def _stand_for(self, make: Callable[[], Any]) -> None:
         self._make = make
         self._process = os.getpid()
-        self._made = _background.call(make)
+        self._made = make()
 
     def _target(self) -> Any:
         if self._process != os.getpid():
@@ -172,11 +171,8 @@ class Face:
     def _method(self, name: str) -> Callable[..., Any]:
         def call(*args: Any, **kwargs: Any) -> Any:
             target = self._target()
-            answer = _background.call(
-                getattr(target, name),
-                *map(_unwrapped, args),
-                **{key: _unwrapped(arg) for key, arg in kwargs.items()},
-            )
+            given = {key: _unwrapped(arg) for key, arg in kwargs.items()}
+            answer = _background.call(getattr(target, name), *map(_unwrapped, args), **given)
             return self if answer is target else _wrapped(answer, lambda: answer)
 
         call.__name__ = name
@@ -215,7 +211,7 @@ def _wrapped(value: Any, find: Callable[[], Any]) -> Any:
     if hasattr(value, "__anext__"):
         return _iterated(value)
     if hasattr(value, "__aenter__"):
-        return _Context._of(find)
+        return _Context._of(find)  # noqa: SLF001 - our own class
     return value
 
 
