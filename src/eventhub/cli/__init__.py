@@ -1,0 +1,114 @@
+"""The command line: ``eventhub <group> <command>``, one module a group, imported only when it is used.
+
+Exit codes: 0 it worked, 1 it failed or found a problem, 2 it was called the wrong way, 130 it was interrupted.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from cyclopts import App
+
+__all__ = ["GROUPS", "build_app", "main"]
+
+GROUPS: Final = {
+    "demo": "See what the hub does, end to end, in a few seconds.",
+    "events": "Look at events: what is there, and what happened to one.",
+    "dlq": "The dead letter queue: look, give another chance, throw away.",
+    "stats": "Every queue in numbers.",
+    "migrate": "Create the tables, or bring them up to date.",
+    "doctor": "Check the database, versions and settings, and say what to do.",
+    "bench": "Measure how fast the hub is on this machine.",
+}
+"""Command group → what it is for. Each is the ``app`` of the module ``eventhub.cli.<group>``."""
+
+OK: Final = 0
+FAILED: Final = 1
+USAGE: Final = 2
+INTERRUPTED: Final = 130
+
+
+def build_app() -> App:
+    """The whole command line, with groups that import themselves on first use."""
+    from cyclopts import App
+
+    from eventhub._version import __version__
+
+    app = App(
+        name="eventhub",
+        version=__version__,
+        help="Durable events: publish, handle, retry, and never lose one.",
+        help_epilogue="The database is --db, EVENTHUB_DB, or db in eventhub.toml; else eventhub.db in this directory.",
+        help_format="plaintext",
+    )
+    for place, (group, purpose) in enumerate(GROUPS.items()):
+        if find_spec(f"eventhub.cli.{group}"):
+            app.command(f"eventhub.cli.{group}:app", name=group, help=purpose, sort_key=place)
+    return app
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command line and return its exit code."""
+    from cyclopts import CycloptsError
+
+    from eventhub.errors import EventHubError, SettingsError
+
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    tokens = _common_last(given)
+    try:
+        result = build_app()(
+            tokens, exit_on_error=False, print_error=False, result_action="return_value", backend="asyncio"
+        )
+    except CycloptsError as error:
+        return _complain(f"{error}\nTry: eventhub {_command(tokens)}--help", USAGE)
+    except EventHubError as error:
+        if "--debug" in given:
+            raise
+        return _complain(str(error), USAGE if isinstance(error, SettingsError) else FAILED)
+    except KeyboardInterrupt:
+        return _complain("interrupted", INTERRUPTED)
+    except BrokenPipeError:  # the reader of our output, such as `head`, has seen enough
+        sys.stderr.close()
+        return OK
+    return result if isinstance(result, int) else OK
+
+
+def _complain(message: str, code: int) -> int:
+    print(f"eventhub: {message}", file=sys.stderr)  # noqa: T201
+    return code
+
+
+def _command(tokens: Sequence[str]) -> str:
+    """The names of group and command, as far as they were given."""
+    words = []
+    for token in tokens[:2]:
+        if token.startswith("-"):
+            break
+        words.append(token)
+    return " ".join([*words, ""]) if words and words[0] in GROUPS else ""
+
+
+def _common_last(tokens: list[str]) -> list[str]:
+    """Options that every command has may come before it too: ``eventhub --db app.db stats``."""
+    from eventhub.config import Settings
+
+    with_value = {f"--{name.replace('_', '-')}" for name in Settings.__struct_fields__}
+    plain = {"--json", "--debug"}
+    place = 0
+    while place < len(tokens):
+        name, equals, _ = tokens[place].partition("=")
+        if name in with_value:
+            place += 1 if equals else 2
+        elif name in plain:
+            place += 1
+        else:
+            break
+    front, rest = tokens[:place], tokens[place:]
+    if not rest:
+        return tokens
+    end = rest.index("--") if "--" in rest else len(rest)
+    return [*rest[:end], *front, *rest[end:]]

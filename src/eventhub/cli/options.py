@@ -1,0 +1,93 @@
+"""What every command has in common: its options, the settings they lead to, and the store behind them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, TypeVar
+
+from cyclopts import Group, Parameter
+
+from eventhub.config import Loaded, Settings, describe, load
+from eventhub.errors import StoreUnavailable
+
+if TYPE_CHECKING:
+    from eventhub.store import Store
+
+__all__ = ["Common", "flag", "open_existing", "open_named", "with_store"]
+
+R = TypeVar("R")
+COMMON = Group("Common options", sort_key=100)
+
+
+def flag(name: str) -> Parameter:
+    """The flag of a setting: its help is the setting's own description."""
+    return Parameter(name=f"--{name.replace('_', '-')}", help=describe(name), group=COMMON, show_default=False)
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class Common:
+    """Options of every command."""
+
+    db: Annotated[str | None, flag("db")] = None
+    json: Annotated[
+        bool,
+        Parameter(
+            help="One JSON document on standard output, for programs.",
+            negative="",
+            group=COMMON,
+            show_default=False,
+        ),
+    ] = False
+    debug: Annotated[
+        bool, Parameter(help="Show where an error came from.", negative="", group=COMMON, show_default=False)
+    ] = False
+    log_level: Annotated[str | None, flag("log_level")] = None
+    log_format: Annotated[str | None, flag("log_format")] = None
+    pool_size: Annotated[str | None, flag("pool_size")] = None
+    synchronous: Annotated[str | None, flag("synchronous")] = None
+
+    def load(self) -> Loaded:
+        """The settings that hold for this command; also sets up the log."""
+        flags = {name: getattr(self, name, None) for name in Settings.__struct_fields__}
+        loaded = load(flags)
+        from eventhub.observe.logging import configure
+
+        configure(loaded.settings.log_level, loaded.settings.log_format)
+        return loaded
+
+
+def open_named(settings: Settings) -> Store:
+    """The store that the settings name, not opened yet."""
+    from eventhub.store import open_store
+
+    postgres = settings.db.partition("://")[0] in ("postgres", "postgresql")
+    if postgres:
+        return open_store(settings.db, pool_size=settings.pool_size)
+    if "synchronous=" in settings.db:  # the URL is closer to the database than a setting
+        return open_store(settings.db)
+    return open_store(settings.db, synchronous=settings.synchronous)
+
+
+def open_existing(settings: Settings) -> Store:
+    """The same, but a file that is not there is an error: looking must not create a database."""
+    store = open_named(settings)
+    if store.engine == "sqlite" and store.url != ":memory:" and not Path(store.url).exists():
+        raise StoreUnavailable(
+            f"There is no database at {store.url}. Name another with --db or EVENTHUB_DB, "
+            "or create it with `eventhub migrate`."
+        )
+    return store
+
+
+def with_store(common: Common | None, work: Callable[[Store], Awaitable[R]]) -> R:
+    """Open the store that a command is about, do the work, close it again."""
+
+    async def run() -> R:
+        async with open_existing((common or Common()).load().settings) as store:
+            return await work(store)
+
+    return asyncio.run(run())

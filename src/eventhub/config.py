@@ -1,0 +1,186 @@
+"""The settings, each declared once: its name, type, default and meaning are the fields of ``Settings``.
+
+    flag --db  ›  variable EVENTHUB_DB  ›  db = "…" in eventhub.toml  ›  default
+
+The file is ``eventhub.toml`` in the working directory, or the one that ``EVENTHUB_CONFIG`` names. ``load`` also
+tells where each value came from.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, get_args, get_origin, get_type_hints
+from urllib.parse import urlsplit, urlunsplit
+
+import msgspec
+from msgspec import Meta
+
+from eventhub.errors import SettingsError
+
+__all__ = ["Loaded", "Settings", "describe", "hide_password", "load", "unknown_variables"]
+
+FILE: Final = "eventhub.toml"
+PREFIX: Final = "EVENTHUB_"
+FILE_VARIABLE: Final = "EVENTHUB_CONFIG"
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What can be set about the hub as a whole. A new setting is a new field here, and nothing else."""
+
+    db: Annotated[
+        str,
+        Meta(min_length=1, description="The database: a path such as app.db, or postgresql://user@host/database."),
+    ] = "eventhub.db"
+    queue: Annotated[str, Meta(min_length=1, description="The queue that is meant where none is named.")] = "default"
+    log_level: Annotated[
+        Literal["debug", "info", "warning", "error", "critical"],
+        Meta(description="The least serious log records that are written."),
+    ] = "info"
+    log_format: Annotated[
+        Literal["human", "json"], Meta(description="Log records for people, or one JSON object a line.")
+    ] = "human"
+    pool_size: Annotated[
+        int, Meta(ge=1, le=1000, description="PostgreSQL: the most connections that a process opens.")
+    ] = 10
+    synchronous: Annotated[
+        Literal["FULL", "NORMAL", "EXTRA"],
+        Meta(description="SQLite: FULL survives a power loss; NORMAL is faster and may lose the last commits."),
+    ] = "FULL"
+
+
+class Loaded(msgspec.Struct, frozen=True):
+    """Settings and, by name, where each value came from."""
+
+    settings: Settings
+    sources: dict[str, str]
+
+    def is_default(self, name: str) -> bool:
+        return self.sources[name] == "default"
+
+    def shown(self, name: str) -> Any:
+        """A value fit for a screen or a log: without a password."""
+        value = getattr(self.settings, name)
+        return hide_password(value) if name == "db" else value
+
+
+_TYPES: Final[dict[str, Any]] = get_type_hints(Settings, include_extras=True)
+
+
+def describe(name: str) -> str:
+    """What a setting means, in a sentence."""
+    for extra in get_args(_TYPES[name]):
+        if isinstance(extra, Meta) and extra.description:
+            return extra.description
+    return ""
+
+
+def load(
+    flags: Mapping[str, Any] | None = None,
+    *,
+    environment: Mapping[str, str] | None = None,
+    directory: Path | None = None,
+) -> Loaded:
+    """Settings from flags (None means not given), the environment, the file and the defaults, in this order."""
+    environment = os.environ if environment is None else environment
+    path, from_file = _read_file(environment, directory or Path())
+    values: dict[str, Any] = {}
+    sources: dict[str, str] = {}
+    for name in Settings.__struct_fields__:
+        variable = PREFIX + name.upper()
+        flag = (flags or {}).get(name)
+        if flag is not None:
+            source, value = f"flag --{name.replace('_', '-')}", flag
+        elif environment.get(variable):
+            source, value = f"variable {variable}", environment[variable]
+        elif name in from_file:
+            source, value = f"file {path}", from_file[name]
+        else:
+            sources[name] = "default"
+            continue
+        values[name] = _convert(name, value, source)
+        sources[name] = source
+    return Loaded(Settings(**values), sources)
+
+
+def unknown_variables(environment: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Variables that look like settings but are none, each with the nearest known name or an empty string."""
+    known = [PREFIX + name.upper() for name in Settings.__struct_fields__] + [FILE_VARIABLE]
+    found = os.environ if environment is None else environment
+    return {name: _nearest(name, known) for name in sorted(found) if name.startswith(PREFIX) and name not in known}
+
+
+def hide_password(url: str) -> str:
+    """The URL with its password starred out; anything else as it is."""
+    if "://" not in url:
+        return url
+    parts = urlsplit(url)
+    if parts.password is None:
+        return url
+    user, _, place = parts.netloc.rpartition("@")
+    return urlunsplit(parts._replace(netloc=f"{user.partition(':')[0]}:***@{place}"))
+
+
+def _read_file(environment: Mapping[str, str], directory: Path) -> tuple[Path, dict[str, Any]]:
+    named = environment.get(FILE_VARIABLE)
+    path = Path(named) if named else directory / FILE
+    if not named and not path.exists():
+        return path, {}
+    import tomllib
+
+    try:
+        with path.open("rb") as file:
+            content = tomllib.load(file)
+    except OSError as error:
+        raise SettingsError(
+            f"The settings file {path} cannot be read ({error.strerror}). Check the path and its permissions"
+            + (f", or unset {FILE_VARIABLE}." if named else ".")
+        ) from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SettingsError(
+            f'The settings file {path} is not TOML: {error}. Write lines such as db = "app.db".'
+        ) from error
+    unknown = [name for name in content if name not in Settings.__struct_fields__]
+    if unknown:
+        raise SettingsError(f"The settings file {path} has {_explain(unknown)}")
+    return path, content
+
+
+def _explain(unknown: list[str]) -> str:
+    known = list(Settings.__struct_fields__)
+    words = []
+    for name in unknown:
+        near = _nearest(name, known)
+        words.append(f"{name!r} (did you mean {near!r}?)" if near else repr(name))
+    return f"no such setting as {', '.join(words)}. Known are: {', '.join(known)}."
+
+
+def _nearest(name: str, known: list[str]) -> str:
+    import difflib
+
+    return next(iter(difflib.get_close_matches(name, known, n=1, cutoff=0.6)), "")
+
+
+def _convert(name: str, value: Any, source: str) -> Any:
+    wanted = _TYPES[name]
+    choices = _choices(wanted)
+    if choices and isinstance(value, str):
+        value = next((choice for choice in choices if choice.lower() == value.lower()), value)
+    try:
+        # Flags and variables are text; a file has types of its own, and a wrong one there is a mistake.
+        return msgspec.convert(value, wanted, strict=source.startswith("file "))
+    except msgspec.ValidationError as error:
+        shown = hide_password(value) if isinstance(value, str) else value
+        expected = f"give one of {', '.join(choices)}" if choices else _expectation(error)
+        raise SettingsError(f"{name} is {shown!r} (from {source}); {expected}.") from None
+
+
+def _choices(wanted: Any) -> tuple[str, ...]:
+    plain = get_args(wanted)[0] if get_origin(wanted) is Annotated else wanted
+    return get_args(plain) if get_origin(plain) is Literal else ()
+
+
+def _expectation(error: msgspec.ValidationError) -> str:
+    text = str(error).replace("`", "")
+    return f"{text[0].lower()}{text[1:]}"

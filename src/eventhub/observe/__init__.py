@@ -1,0 +1,1 @@
+"""What the hub tells about itself while it runs."""
