@@ -28,9 +28,7 @@ async def until(condition: Callable[[], Any], *, seconds: float = 20.0) -> Any:
             value = await value
         if value:
             return value
-        assert time.monotonic() < end, (
-            f"still not so after {seconds} s: {inspect.getsource(condition).strip()}"
-        )
+        assert time.monotonic() < end, f"still not so after {seconds} s: {inspect.getsource(condition).strip()}"
         await asyncio.sleep(0.002)
 
 

@@ -33,9 +33,7 @@ def fed(results: str, *, start: int = 1) -> Breaker:
         ("....", CLOSED),
     ],
 )
-def test_it_opens_when_more_than_half_of_at_least_four_events_failed(
-    results: str, state: BreakerState
-) -> None:
+def test_it_opens_when_more_than_half_of_at_least_four_events_failed(results: str, state: BreakerState) -> None:
     assert fed(results).state is state
 
 

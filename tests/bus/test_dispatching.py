@@ -5,6 +5,7 @@ import time
 from datetime import timedelta
 from typing import Any
 
+import pytest
 from structlog.testing import capture_logs
 
 from eventhub.bus import EventBus, Tuning
@@ -80,9 +81,7 @@ async def _is(store: Any, event_id: int, status: Status) -> bool:
     return bool((await store.event(event_id)).status is status)
 
 
-async def test_a_handler_whose_claim_is_lost_is_stopped_and_its_publisher_follows_the_store(
-    make_bus, store
-) -> None:
+async def test_a_handler_whose_claim_is_lost_is_stopped_and_its_publisher_follows_the_store(make_bus, store) -> None:
     bus = await make_bus(tuning=lease(0.1), on_unmatched="keep").start()
     gate = Gate()
     subscription = bus.subscribe("*", gate)
@@ -99,8 +98,21 @@ async def test_a_handler_whose_claim_is_lost_is_stopped_and_its_publisher_follow
     assert (await store.event(1)).status is Status.COMPLETED
 
 
+async def test_an_event_that_is_taken_from_its_handler_starts_again_and_the_first_run_is_stopped(bus, store) -> None:
+    gate = Gate()
+    bus.subscribe("*", gate)
+    publisher = asyncio.create_task(bus.publish("a", 1))
+    await until(lambda: gate.inside)
+    with capture_logs():
+        assert await store.reset(1, reason="an operator wants it tried again")
+        await until(lambda: gate.inside == 2 and gate.cancelled == 1)
+    gate.open.set()
+    assert await asyncio.wait_for(publisher, 10) == 1
+    assert await _is(store, 1, Status.COMPLETED)
+
+
 async def test_the_report_of_a_lost_claim_changes_nothing(make_bus, store) -> None:
-    bus = await make_bus().start()
+    bus = await make_bus(tuning=Tuning(concurrency=1, poll_interval=0.01)).start()
     gate = Gate()
     bus.subscribe("*", gate)
     publisher = asyncio.create_task(bus.publish("a", 1))
@@ -184,6 +196,7 @@ class CountingReads:
         return rows
 
 
+@pytest.mark.alone
 async def test_unwanted_rows_are_not_read_in_a_hot_loop(make_bus, store) -> None:
     await store.publish([NewEvent(type="unwanted", payload="1", route=Route("bus"))] * 2000)
     reads = CountingReads(store)

@@ -85,9 +85,7 @@ async def _is(status: Any, event_id: int, word: str) -> bool:
     return bool(await status(event_id) == word)
 
 
-async def test_a_retry_while_the_bus_is_stopped_is_handled_at_the_next_start(
-    make_bus, store, dlq, status
-) -> None:
+async def test_a_retry_while_the_bus_is_stopped_is_handled_at_the_next_start(make_bus, store, dlq, status) -> None:
     (event_id,) = await bury(store, 1)
     await dlq.retry(event_id)
     event = await store.event(event_id)

@@ -12,6 +12,7 @@ from structlog.testing import capture_logs
 from eventhub.bus import EventBus
 from eventhub.core.events import Action, Status
 from eventhub.core.retry import RetryPolicy
+from eventhub.store import open_store
 from eventhub.store.values import EventFilter, NewEvent, Route
 from eventhub.store.workers import new_worker, retire
 from tests.bus.support import Gate, Recorder, python, until
@@ -45,9 +46,7 @@ def kill_a_process_in_its_handler(url: str, *, max_retries: int = 3) -> None:
     process.communicate()
 
 
-async def test_an_event_whose_process_was_killed_is_handled_at_the_next_start(
-    store_url, make_bus, store, dlq
-) -> None:
+async def test_an_event_whose_process_was_killed_is_handled_at_the_next_start(store_url, make_bus, store, dlq) -> None:
     await asyncio.to_thread(kill_a_process_in_its_handler, store_url)
     (stuck,) = await store.events(EventFilter())
     assert stuck.status is Status.PROCESSING
@@ -64,9 +63,7 @@ async def test_an_event_whose_process_was_killed_is_handled_at_the_next_start(
     assert (await dlq.list()).total == 0
 
 
-async def test_an_event_that_kills_every_worker_ends_in_the_dead_letters(
-    store_url, make_bus, store, dlq
-) -> None:
+async def test_an_event_that_kills_every_worker_ends_in_the_dead_letters(store_url, make_bus, store, dlq) -> None:
     await asyncio.to_thread(kill_a_process_in_its_handler, store_url, max_retries=0)
     bus = make_bus()
     handler = Recorder()
@@ -114,9 +111,8 @@ async def stuck_events(store: Any, count: int, *, event_type: str = "a") -> None
     retire(worker)
 
 
+@pytest.mark.alone
 async def test_a_hundred_stuck_events_are_claimable_in_a_tenth_of_a_second(sqlite_path) -> None:
-    from eventhub.store import open_store
-
     async with open_store(sqlite_path) as store:
         await stuck_events(store, 100)
         bus = EventBus(store)
@@ -151,9 +147,7 @@ async def test_rows_without_a_matching_subscription_stay_pending(make_bus, store
     assert {event.attempts for event in left} == {1}, "they were not touched again"
 
 
-async def test_pending_events_are_taken_up_when_their_handler_subscribes_after_the_start(
-    make_bus, store
-) -> None:
+async def test_pending_events_are_taken_up_when_their_handler_subscribes_after_the_start(make_bus, store) -> None:
     await store.publish([NewEvent(type="late.comer", payload="1", route=Route("bus"))])
     bus = await make_bus().start()
     await until(lambda: store.wakeups.waiting)
@@ -201,9 +195,7 @@ UNREADABLE = "1e999"
 
 async def test_one_unreadable_row_never_stops_the_others(make_bus, store) -> None:
     payloads = ["0", "1", UNREADABLE, "3", "4"]
-    published = await store.publish(
-        [NewEvent(type="a", payload=text, route=Route("bus")) for text in payloads]
-    )
+    published = await store.publish([NewEvent(type="a", payload=text, route=Route("bus")) for text in payloads])
     bad = published[2].id
     bus, handler = make_bus(), Recorder()
     bus.subscribe("*", handler)

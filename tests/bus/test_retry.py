@@ -163,9 +163,7 @@ class Unspeakable(Exception):
     ],
     ids=lambda value: type(value).__name__,
 )
-async def test_any_error_of_a_handler_is_a_failure_with_words_the_store_takes(
-    make_bus, dlq, error, words
-) -> None:
+async def test_any_error_of_a_handler_is_a_failure_with_words_the_store_takes(make_bus, dlq, error, words) -> None:
     bus = await make_bus(retry=NEVER_AGAIN).start()
 
     @bus.on("async")

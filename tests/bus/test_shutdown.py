@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from eventhub.bus import EventBus
+from eventhub.bus import EventBus, Tuning
 from eventhub.core.events import Action, Status
 from eventhub.core.retry import RetryPolicy
 from eventhub.errors import EventBusShutdownError, StoreClosed
@@ -66,9 +66,7 @@ async def test_what_takes_too_long_is_cancelled_and_released_without_charge(make
     publisher = asyncio.create_task(bus.publish("a", 1))
     await until(lambda: gate.inside)
     await bus.shutdown()
-    with pytest.raises(
-        EventBusShutdownError, match=r"event 1 .* stored and will be processed at the next start"
-    ):
+    with pytest.raises(EventBusShutdownError, match=r"event 1 .* stored and will be processed at the next start"):
         await publisher
     assert gate.cancelled == 1
     event = await store.event(1)
@@ -118,8 +116,6 @@ async def test_a_retry_that_nobody_waits_for_is_left_for_the_next_start(make_bus
 
 
 async def test_ready_events_that_nobody_waits_for_are_not_started_during_the_drain(make_bus, store) -> None:
-    from eventhub.bus import Tuning
-
     bus = await make_bus(tuning=Tuning(concurrency=1, poll_interval=0.01)).start()
     gate = Gate()
     bus.subscribe("*", gate)

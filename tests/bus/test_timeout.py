@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from eventhub.bus import Tuning
 from tests.bus.support import NEVER_AGAIN, python, until
 
 
@@ -89,8 +90,6 @@ async def test_the_late_end_of_a_plain_handler_changes_nothing(make_bus, store, 
 
 
 async def test_hung_plain_handlers_leave_threads_for_the_others(make_bus) -> None:
-    from eventhub.bus import Tuning
-
     bus = await make_bus(retry=NEVER_AGAIN, tuning=Tuning(threads=2, poll_interval=0.01)).start()
     release, done = threading.Event(), []
     bus.subscribe("hangs", lambda event: release.wait(30), timeout=0.02)

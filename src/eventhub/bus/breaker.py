@@ -39,9 +39,7 @@ class BreakerSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         if not 0 <= self.failure_share < 1:
-            raise SettingsError(
-                f"failure_share is {self.failure_share}; give a share from 0 to below 1, such as 0.5."
-            )
+            raise SettingsError(f"failure_share is {self.failure_share}; give a share from 0 to below 1, such as 0.5.")
         if self.min_events < 1:
             raise SettingsError(f"min_events is {self.min_events}; give 1 or more.")
         for name in ("window", "open_for", "probe_poll"):

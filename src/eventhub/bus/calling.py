@@ -68,9 +68,7 @@ class Caller:
     async def _finished(self, future: asyncio.Future[Any], seconds: float) -> bool:
         """Whether it ended in time; if not, or when we are cancelled, it is cancelled and left behind."""
         try:
-            done, _ = await asyncio.wait(
-                {future}, timeout=None if seconds == float("inf") else max(seconds, 0)
-            )
+            done, _ = await asyncio.wait({future}, timeout=None if seconds == float("inf") else max(seconds, 0))
         except asyncio.CancelledError:
             await self._leave(future)
             raise

@@ -31,7 +31,7 @@ log = structlog.get_logger("eventhub.bus")
 PAGE: Final = 500
 TEND_EVERY: Final = 0.1
 RESCAN_SHARE: Final = 20
-"""A scan from the start that took t seconds is not repeated before this many times t."""
+"""A scan from the start that spent t seconds reading is not repeated before this many times t."""
 MIN_WAIT: Final = 0.005
 """Seconds between two rounds that nobody asked for, whatever the store says is due."""
 
@@ -123,9 +123,7 @@ class Dispatcher:
                 log.error("workers_lost", queue=self._queue, event_ids=list(tended.buried))
                 self._follow_at = 0.0
         if self._draining:
-            await self._claim(
-                [event_id for event_id, _ in self._waiting.items() if event_id not in self._flights]
-            )
+            await self._claim([event_id for event_id, _ in self._waiting.items() if event_id not in self._flights])
         else:
             await self._scan()
         await self._follow()
@@ -133,19 +131,20 @@ class Dispatcher:
     # ------------------------------------------------------------------ find
 
     async def _scan(self) -> None:
-        started = time.monotonic()
-        rescan = started >= self._rescan_at
+        rescan = time.monotonic() >= self._rescan_at
         self._rescan_owed = not rescan
         if rescan:
             self._cursor = 0
-        seen_all = False
+        seen_all, reading = False, 0.0
         while self._flights.free and not seen_all and not self._stopped:
+            started = time.monotonic()
             page = await self._store.ready(self._queue, after_id=self._cursor, limit=PAGE)
+            reading += time.monotonic() - started
             await self._claim(self._choose(page))
             seen_all = len(page) < PAGE and (not page or self._cursor >= page[-1][0])
         self._flights.crowded = not seen_all
         if rescan:
-            self._rescan_at = time.monotonic() + (time.monotonic() - started) * RESCAN_SHARE
+            self._rescan_at = time.monotonic() + reading * RESCAN_SHARE
 
     def _choose(self, page: Sequence[tuple[int, str]]) -> list[int]:
         """The rows somebody here wants, as many as there are slots; the cursor moves past all it saw."""
@@ -178,9 +177,7 @@ class Dispatcher:
         self._flights.reserve(len(wanted))
         unused = len(wanted)
         try:
-            claims = await self._store.claim_ids(
-                wanted, worker=self._worker, lease=self._lease, now=self._now()
-            )
+            claims = await self._store.claim_ids(wanted, worker=self._worker, lease=self._lease, now=self._now())
             for claim in claims:
                 self._flights.launch(claim, self._fly)
                 unused -= 1

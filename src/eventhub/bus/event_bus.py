@@ -188,10 +188,7 @@ class EventBus:
         removed = self._parts.subscriptions.remove(subscription_id)
         if removed:
             for event_id, event_type in self._parts.waiting.items():
-                if (
-                    event_id not in self._parts.flights
-                    and self._parts.subscriptions.matching(event_type) is None
-                ):
+                if event_id not in self._parts.flights and self._parts.subscriptions.matching(event_type) is None:
                     self._parts.waiting.fail(event_id, _unwanted)
         return removed
 
@@ -281,15 +278,11 @@ def _from_item(queue: str, item: Any) -> NewEvent:
         try:
             event_type, payload = details.pop("type"), details.pop("payload")
         except KeyError as missing:
-            raise InvalidEventError(
-                f"An event of publish_many has no {missing}; give type and payload."
-            ) from None
+            raise InvalidEventError(f"An event of publish_many has no {missing}; give type and payload.") from None
         return new_event(queue, event_type, payload, **details)
     if isinstance(item, tuple) and len(item) in (2, 3):
         return new_event(queue, item[0], item[1], metadata=item[2] if len(item) > 2 else None)  # noqa: PLR2004
-    raise InvalidEventError(
-        f"publish_many got {item!r:.80}; give mappings, or tuples of type, payload and metadata."
-    )
+    raise InvalidEventError(f"publish_many got {item!r:.80}; give mappings, or tuples of type, payload and metadata.")
 
 
 def _unwanted(event_id: int) -> EventHubError:

@@ -80,7 +80,9 @@ class Flights:
         return task
 
     def board(self, claim: Claim, task: asyncio.Task[Any]) -> Flight:
-        """The claim is in hand until the task ends."""
+        """The claim is in hand until the task ends. One of the same event that is still here is proven lost by it."""
+        if (lost := self._by_event.get(claim.held.id)) is not None:
+            _stop_lost(lost)
         flight = Flight(claim, self._queue, task)
         self._tasks[task] = self._by_event[claim.held.id] = flight
         return flight
@@ -117,9 +119,15 @@ class Flights:
                 log.warning("lease_extension_failed", claims=len(in_hand), error=str(error))
                 continue
             for flight in in_hand:
-                if flight.held.id in lost and not flight.settling and not flight.task.done():
-                    log.warning("claim_lost", event_id=flight.event.id, event_type=flight.event.type)
-                    flight.task.cancel()
+                if flight.held.id in lost:
+                    _stop_lost(flight)
+
+
+def _stop_lost(flight: Flight) -> None:
+    """Its event runs elsewhere, or again: what still runs here would only do the work twice."""
+    if not flight.settling and not flight.task.done():
+        log.warning("claim_lost", event_id=flight.event.id, event_type=flight.event.type)
+        flight.task.cancel()
 
 
 def _nothing() -> None:

@@ -82,9 +82,7 @@ class DLQInspector:
             or not math.isfinite(days)
             or not 0 <= days <= _MAX_DAYS
         ):
-            raise SettingsError(
-                f"older_than_days is {days!r}; give days from 0 (all of them) to {_MAX_DAYS}."
-            )
+            raise SettingsError(f"older_than_days is {days!r}; give days from 0 (all of them) to {_MAX_DAYS}.")
         now = self._clock.now() if self._clock else None
         return await self.store.purge_dead(older_than=timedelta(days=days), by=by, queue=queue, now=now)
 

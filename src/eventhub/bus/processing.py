@@ -114,9 +114,7 @@ class Processor:
         breaker.record(event_id, failed=failed, now=self._timer())
         if breaker.state is not before:
             pattern = subscription.pattern.text
-            log.warning(
-                "breaker_moved", subscription_id=subscription.id, pattern=pattern, state=breaker.state.value
-            )
+            log.warning("breaker_moved", subscription_id=subscription.id, pattern=pattern, state=breaker.state.value)
 
     async def _done_already(self, event_id: int) -> set[str]:
         """The keys of handlers that succeeded in an earlier attempt; worth waiting for."""
@@ -148,15 +146,11 @@ class Processor:
             try:
                 (settled,) = await self._store.settle([Report(flight.held, outcome)], now=self._now())
             except StoreClosed:
-                log.warning(
-                    "outcome_not_stored", event_id=event.id, event_type=event.type, outcome=_word(outcome)
-                )
+                log.warning("outcome_not_stored", event_id=event.id, event_type=event.type, outcome=_word(outcome))
                 return None
             except StoreError as error:
                 pause = backoff.pause()
-                log.warning(
-                    "settle_failed", event_id=event.id, retry_in_ms=round(pause * 1000), error=str(error)
-                )
+                log.warning("settle_failed", event_id=event.id, retry_in_ms=round(pause * 1000), error=str(error))
                 await asyncio.sleep(pause)
             else:
                 break

@@ -186,12 +186,7 @@ def _claim(event: NewEvent, published: Published, lease: timedelta) -> Claim:
 def _check_key(name: str, value: Any) -> str | None:
     if value is None:
         return None
-    if (
-        not isinstance(value, str)
-        or not 1 <= len(value) <= MAX_KEY
-        or "\x00" in value
-        or not _is_unicode(value)
-    ):
+    if not isinstance(value, str) or not 1 <= len(value) <= MAX_KEY or "\x00" in value or not _is_unicode(value):
         raise InvalidEventError(f"{name} is {value!r:.60}; give 1 to {MAX_KEY} characters without NUL.")
     return value
 

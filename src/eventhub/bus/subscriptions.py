@@ -74,9 +74,7 @@ class Subscriptions:
     ) -> Subscription:
         """Take in a handler; what is not given is as the bus has it."""
         if not callable(handler):
-            raise SettingsError(
-                f"The handler of {pattern!r} is {handler!r}; give a function that takes an event."
-            )
+            raise SettingsError(f"The handler of {pattern!r} is {handler!r}; give a function that takes an event.")
         breaker = breaker or self._breaker
         added = Subscription(
             id=str(uuid4()),
