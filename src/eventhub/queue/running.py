@@ -37,7 +37,6 @@ BACKLOG: Final = 4
 """So many full claims may wait to be settled before claiming pauses."""
 LAST_WORDS: Final = 10.0
 """Seconds that settling may take after the handlers have ended."""
-SHORTEST_NAP: Final = 0.005
 
 
 class RunSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -204,13 +203,11 @@ class Run:
 
     async def _nap(self, mark: int) -> None:
         """Idle: sleep until there may be work. Due times are only known by the clock they are judged by."""
-        began, name = monotonic(), self._queue.name
+        name, longest = self._queue.name, self._settings.poll_interval
         if self._queue.clock is None:
-            woken = await self._store.wait(name, since=mark, timeout=self._settings.poll_interval)
+            await self._store.wait(name, since=mark, timeout=longest)
         else:
-            woken = await self._store.wakeups.wait(name, since=mark, timeout=self._settings.poll_interval)
-        if not woken and monotonic() - began < SHORTEST_NAP:
-            await asyncio.sleep(SHORTEST_NAP)  # something is due, but not yet by the judgement of a claim
+            await self._store.wakeups.wait(name, since=mark, timeout=longest)
 
     # --------------------------------------------------------------- runners
 
