@@ -1,0 +1,95 @@
+"""The real stores, writing down every claim, extension and report before and after it is made."""
+
+import time
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+
+from eventhub.errors import EventHubError
+from eventhub.store import Store
+from eventhub.store.postgres import PostgresStore
+from eventhub.store.sqlite import SqliteStore
+from eventhub.store.values import Claim, Held, Report, Settled
+from tests.crash.history import Facts, History, hash_of
+
+
+class Recording(Store):
+    history: History
+
+    async def claim(
+        self,
+        queue: str,
+        *,
+        worker: str,
+        lease: timedelta,
+        limit: int = 1,
+        tags: Iterable[str] | None = None,
+        max_attempts: int | None = None,
+        now: datetime | None = None,
+    ) -> list[Claim]:
+        call = self.history.invoke("claim", [{"worker": worker}])
+        try:
+            claims = await super().claim(
+                queue, worker=worker, lease=lease, limit=limit, tags=tags, max_attempts=max_attempts, now=now
+            )
+        except EventHubError as error:
+            call.info(error)
+            raise
+        call.ok([_claimed(claim, worker) for claim in claims])
+        return claims
+
+    async def extend(self, held: Sequence[Held], lease: timedelta, *, now: datetime | None = None) -> set[int]:
+        until = time.time() + lease.total_seconds()  # at the earliest: the database looks at the clock later
+        items: list[Facts] = [{"id": claim.id, "fence": claim.fence, "until": until} for claim in held]
+        call = self.history.invoke("extend", items)
+        try:
+            lost = await super().extend(held, lease, now=now)
+        except EventHubError as error:
+            call.info(error)
+            raise
+        call.ok([{**item, "accepted": item["id"] not in lost} for item in items])
+        return lost
+
+    async def settle(self, reports: Sequence[Report], *, now: datetime | None = None) -> list[Settled]:
+        items: list[Facts] = [
+            {"id": report.held.id, "fence": report.held.fence, "outcome": type(report.outcome).__name__}
+            for report in reports
+        ]
+        call = self.history.invoke("report", items)
+        try:
+            settled = await super().settle(reports, now=now)
+        except EventHubError as error:
+            call.info(error)
+            raise
+        answers = zip(items, settled, strict=True)
+        call.ok([{**item, "accepted": answer.accepted} for item, answer in answers])
+        return settled
+
+
+class RecordedSqlite(Recording, SqliteStore):
+    pass
+
+
+class RecordedPostgres(Recording, PostgresStore):
+    pass
+
+
+def recorded(url: str, history: History) -> Store:
+    store: Recording
+    if url.startswith("postgresql"):
+        store = RecordedPostgres(url, pool_size=4)
+    else:
+        store = RecordedSqlite(url.removeprefix("sqlite:///"))
+    store.history = history
+    return store
+
+
+def _claimed(claim: Claim, worker: str) -> Facts:
+    return {
+        "id": claim.held.id,
+        "fence": claim.held.fence,
+        "attempt": claim.event.attempts,
+        "key": claim.event.ordering_key,
+        "hash": hash_of(claim.event.payload),
+        "until": claim.lease_expires_at.timestamp(),
+        "worker": worker,
+    }
