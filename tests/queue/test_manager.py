@@ -1,6 +1,7 @@
 """The running manager: it sleeps when idle, keeps leases, stops in good order and outlasts the database."""
 
 import asyncio
+import threading
 from datetime import timedelta
 from time import monotonic
 
@@ -370,3 +371,61 @@ def test_an_idle_time_says_nothing_about_the_pace():
     appetite.rest()
     appetite.learn(finished=20, now=100.0)
     assert appetite.limit == 20
+
+
+async def test_stopping_does_not_wait_for_a_database_that_is_away(live):
+    async def away(*_, **__):
+        raise StoreUnavailable("The database is away.")
+
+    live.store.claim = away
+    manager = EventManager(live)
+    running = asyncio.create_task(manager.run())
+    await asyncio.sleep(0.5)
+    began = monotonic()
+    manager.stop()
+    await running
+    assert monotonic() - began < 1
+
+
+async def test_a_claim_on_its_way_when_the_manager_stops_is_given_back(live):
+    claim, asked, arrive = live.store.claim, asyncio.Event(), asyncio.Event()
+
+    async def slow(*args, **kwargs):
+        claims = await claim(*args, **kwargs)
+        asked.set()
+        await arrive.wait()
+        return claims
+
+    live.store.claim = slow
+    event = await live.publish("a", 1)
+    manager, ran = EventManager(live), []
+    manager.register("h", "a", ran.append, inline=True)
+    running = asyncio.create_task(manager.run())
+    await asked.wait()
+    manager.stop()
+    await asyncio.sleep(0)
+    arrive.set()
+    await running
+    after = await live.store.event(event.id)
+    assert (ran, after.status, after.attempts) == ([], Status.PENDING, 0)
+
+
+async def test_a_hanging_thread_neither_blocks_the_stop_nor_the_next_run(live):
+    manager, hold, ran = EventManager(live, concurrency=1, shutdown_timeout=0.05), threading.Event(), []
+
+    def handler(event):
+        ran.append(event.attempts)
+        if len(ran) == 1:
+            hold.wait(30)
+
+    manager.register("h", "a", handler)
+    event = await live.publish("a", 1)
+    running = asyncio.create_task(manager.run())
+    await until(lambda: len(ran) == 1)
+    manager.stop()
+    await running
+    assert (await live.store.event(event.id)).status is Status.PENDING
+    await manager.run_until_empty()
+    hold.set()
+    assert ran == [1, 1]
+    assert (await live.store.event(event.id)).status is Status.COMPLETED

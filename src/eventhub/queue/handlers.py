@@ -12,6 +12,7 @@ from eventhub.core.matching import Pattern
 from eventhub.core.outcomes import HandlerResult, PermanentError, Success, TransientError
 from eventhub.errors import HandlerExistsError, SettingsError
 from eventhub.queue.threads import Threads
+from eventhub.queue.verdicts import clean
 
 __all__ = ["KINDS", "Handler", "HandlerFunction", "Handlers"]
 
@@ -82,7 +83,8 @@ class Handlers:
         self._by_type: dict[str, tuple[Handler, ...]] = {}
 
     def add(self, handler_id: str, pattern: str, function: HandlerFunction, *, inline: bool) -> Handler:
-        if not isinstance(handler_id, str) or not 0 < len(handler_id) <= _LONGEST_ID:
+        usable = isinstance(handler_id, str) and 0 < len(handler_id) <= _LONGEST_ID
+        if not usable or clean(handler_id) != handler_id:  # it is stored with every result
             raise SettingsError(f"The handler id {handler_id!r} is not usable: give 1 to {_LONGEST_ID} characters.")
         if not callable(function):
             raise SettingsError(f"The handler '{handler_id}' is {function!r}; give a function that takes the event.")

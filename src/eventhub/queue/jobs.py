@@ -52,13 +52,10 @@ class Appetite:
         self._least = least
         self._most = max(least, most)
         self.limit = least
+        self.threshold = least - 1
+        """Claim when no more than this many are open; kept ready, because every finished job compares with it."""
         self._finished = 0
         self._at: float | None = None
-
-    @property
-    def threshold(self) -> int:
-        """Claim when no more than this many are open."""
-        return self.limit // 2 if self.limit > self._least else self._least - 1
 
     def wanted(self, open_jobs: int) -> int:
         if open_jobs > self.threshold:
@@ -71,6 +68,7 @@ class Appetite:
             ideal = int((finished - self._finished) / (now - self._at) * HORIZON)
             ideal = min(max(ideal, self.limit // 2), self.limit * 2)
             self.limit = min(max(ideal, self._least), self._most)
+            self.threshold = self.limit // 2 if self.limit > self._least else self._least - 1
         self._at, self._finished = now, finished
 
     def rest(self) -> None:
@@ -124,17 +122,17 @@ class Jobs:
         """The job ended in this way; the settler will write it down."""
         self.drop(job)
         self.finished.append(Report(job.held, outcome))
-        self.finished_count += 1
         if not self.news.is_set():
             self.news.set()
 
     def drop(self, job: Job) -> None:
         """The job is no longer ours to work on."""
-        if self.open.get(job.held.id) is job:
-            del self.open[job.held.id]
-        if len(self.open) <= self.appetite.threshold:
+        still_open, event_id = self.open, job.held.id
+        if still_open.get(event_id) is job:
+            del still_open[event_id]
+        if len(still_open) <= self.appetite.threshold and not self.room.is_set():
             self.room.set()
-        if not self.open:
+        if not still_open:
             self.quiet.set()
 
     def give_back(self, keep: int) -> None:

@@ -74,7 +74,8 @@ class Run:
             retry_after=queue.retry_after,
             max_attempts=queue.max_attempts,
         )
-        self._stopping = False
+        self._stopping = asyncio.Event()
+        self._claiming = False
         self._hurry = asyncio.Event()
 
     # ------------------------------------------------------------------ life
@@ -86,9 +87,11 @@ class Run:
         settler = asyncio.create_task(self._settle(), name="eventhub-settler")
         keeper = asyncio.create_task(self._keep(), name="eventhub-keeper")
         everyone = [claimer, settler, keeper, *runners]
+        stopped = asyncio.create_task(self._stopping.wait(), name="eventhub-stopped")
         try:
-            await asyncio.wait(everyone, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([*everyone, stopped], return_when=asyncio.FIRST_COMPLETED)
         finally:
+            stopped.cancel()
             ending = asyncio.create_task(self._wind_down(claimer, runners, settler, keeper))
             try:
                 await asyncio.shield(ending)
@@ -102,9 +105,7 @@ class Run:
 
     def stop(self) -> None:
         """Claim no more; ``go`` returns when what runs has ended or its time is up."""
-        self._stopping = True
-        self._jobs.room.set()
-        self._store.wakeups.wake(self._queue.name)
+        self._stopping.set()
 
     async def _wind_down(
         self,
@@ -116,8 +117,10 @@ class Run:
         self.stop()
         jobs = self._jobs
         deadline = monotonic() + self._settings.shutdown_timeout
-        await self._until(claimer, deadline)  # a claim on its way must arrive, or its events would wait for their lease
         jobs.give_back(keep=0)
+        if not self._claiming:  # a claim on its way must arrive, or its events would wait for their lease
+            claimer.cancel()
+        await self._until(claimer, deadline)
         jobs.quiet.clear()
         if jobs.open:
             await self._until(asyncio.ensure_future(jobs.quiet.wait()), deadline)
@@ -148,7 +151,7 @@ class Run:
     async def _claim(self) -> None:
         jobs, failures = self._jobs, 0
         await self._patience.insist("recover", lambda: self._store.recover(self._queue.name, now=self._queue.now()))
-        while not self._stopping:
+        while not self._stopping.is_set():
             wanted = jobs.appetite.wanted(len(jobs.open))
             if not wanted or len(jobs.finished) + jobs.settling > BACKLOG * self._settings.batch:
                 jobs.room.clear()
@@ -156,8 +159,7 @@ class Run:
                 continue
             mark = self._store.wakeups.mark(self._queue.name)
             try:
-                claimed = await self._claim_some(wanted)
-                if not claimed:
+                if not await self._claim_some(wanted):
                     if self._settings.until_empty and jobs.drained:
                         return
                     await self._nap(mark)
@@ -170,6 +172,19 @@ class Run:
                 failures = 0
 
     async def _claim_some(self, wanted: int) -> int:
+        self._claiming = True
+        try:
+            claims, new = await self._claimed(wanted)
+            if claims:
+                await self._recall(claims, new)
+        finally:
+            self._claiming = False
+        self._jobs.add(new)
+        if self._stopping.is_set():
+            self._jobs.give_back(keep=0)
+        return len(new)
+
+    async def _claimed(self, wanted: int) -> tuple[list[Claim], list[Job]]:
         queue, asked_at = self._queue, monotonic()
         claims = await self._store.claim(
             queue.name,
@@ -184,13 +199,9 @@ class Run:
             jobs.appetite.learn(finished=jobs.finished_count, now=asked_at)
         else:
             jobs.appetite.rest()
-        if claims:
-            name = queue.name
-            new = [Job(claim.held, to_queued(claim, name), claim.max_attempts, asked_at) for claim in claims]
-            self._numbers.claimed += len(new)
-            await self._recall(claims, new)
-            jobs.add(new)
-        return len(claims)
+        self._numbers.claimed += len(claims)
+        name = queue.name
+        return claims, [Job(c.held, to_queued(c, name), c.max_attempts, asked_at) for c in claims]
 
     async def _recall(self, claims: Sequence[Claim], jobs: Sequence[Job]) -> None:
         """Events that were claimed before may have handlers that are done with them."""
@@ -238,6 +249,7 @@ class Run:
                 self._abandon(job, task)
             else:
                 jobs.finish(job, outcome)
+                jobs.finished_count += 1
                 if type(outcome) is not Release:
                     waited = (job.event.updated_at - job.event.created_at).total_seconds()
                     self._numbers.latency.add(waited + now - job.since)

@@ -24,26 +24,34 @@ class Threads:
         self._work: SimpleQueue[_Work | None] = SimpleQueue()
         self._started = 0
         self._busy = 0
+        self._forsaken = 0
+        """Calls that nobody waits for any more but that still occupy a thread: others are started in their place."""
 
     async def run(self, function: Callable[[Any], T], argument: Any) -> T:
         """Call the function in a thread. Cancelling ends the wait, but nothing stops a thread."""
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[T] = loop.create_future()
         self._busy += 1
-        if self._busy > self._started and self._started < self._limit:
+        if self._started < min(self._busy, self._limit + self._forsaken):
             self._started += 1
-            threading.Thread(target=self._serve, name=f"{self._name}-{self._started}", daemon=True).start()
+            name = f"{self._name}-{self._started}"
+            threading.Thread(target=self._serve, args=(self._work,), name=name, daemon=True).start()
         self._work.put((loop, answer, copy_context(), function, argument))
-        return await answer
+        try:
+            return await answer
+        except asyncio.CancelledError:
+            self._forsaken += answer.cancelled()
+            raise
 
     def stop(self) -> None:
-        """Let every thread end after the work it is doing."""
+        """Let every thread end after the work it is doing; a later call starts new ones on a queue of their own."""
         for _ in range(self._started):
             self._work.put(None)
-        self._started = self._busy = 0
+        self._work = SimpleQueue()
+        self._started = 0
 
-    def _serve(self) -> None:
-        while (work := self._work.get()) is not None:
+    def _serve(self, queue: SimpleQueue[_Work | None]) -> None:
+        while (work := queue.get()) is not None:
             loop, answer, context, function, argument = work
             try:
                 result, error = context.run(function, argument), None
@@ -57,6 +65,7 @@ class Threads:
     def _deliver(self, answer: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
         self._busy -= 1
         if answer.done():
+            self._forsaken -= 1
             return
         if error is None:
             answer.set_result(result)
