@@ -126,7 +126,7 @@ class Store(ABC):
             published = answer
         else:
             published = await self._publishing.put(events)
-        for queue in {event.route.queue for event in events if not (event.completed or event.worker)}:
+        for queue in {event.route.queue for event in events if not (event.completed or event.starts_leased)}:
             self._announce(queue)
         return published
 

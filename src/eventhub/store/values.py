@@ -40,7 +40,8 @@ class NewEvent(msgspec.Struct, kw_only=True):
     """An event to be stored, validated already, with what its delivery needs to know.
 
     A delivery starts ready, or waiting when ``delay`` or ``deliver_at`` says so, or leased at once when ``worker`` is
-    given (publisher and consumer are one process). With ``completed`` there is no delivery: nobody wants the event.
+    given (publisher and consumer are one process) and nothing stands in its way. With ``completed`` there is no
+    delivery: nobody wants the event.
     """
 
     type: str
@@ -59,6 +60,18 @@ class NewEvent(msgspec.Struct, kw_only=True):
     worker: str | None = None
     lease: timedelta | None = None
     completed: bool = False
+
+    @property
+    def starts_leased(self) -> bool:
+        """Whether its publisher holds it from the start: only an event that need not wait for anything can be held."""
+        return (
+            self.worker is not None
+            and self.lease is not None
+            and self.ordering_key is None
+            and self.delay is None
+            and self.deliver_at is None
+            and not self.completed
+        )
 
     def same_event(self, other: NewEvent) -> bool:
         """Whether an idempotency key may stand for both."""

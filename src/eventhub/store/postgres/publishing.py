@@ -91,7 +91,7 @@ async def _lock_lanes(connection: Any, events: list[NewEvent]) -> set[int]:
     lanes = {
         lane_id(event.route.queue, event.ordering_key): (event.route.queue, event.ordering_key, event.park_when_dead)
         for event in events
-        if event.ordering_key is not None
+        if event.ordering_key is not None and not event.completed
     }
     if not lanes:
         return set()
@@ -121,10 +121,10 @@ async def _insert(
         _column([event.deliver_at for event in events]),
         _column([seconds for _, _, seconds in placed]),
         _column([event.max_attempts for event in events]),
-        _column([event.worker for event in events]),
+        _column([event.worker if event.starts_leased else None for event in events]),
         now,
     )
-    return [Published(row[0], row[1], leased=event.worker is not None) for row, event in zip(rows, events, strict=True)]
+    return [Published(row[0], row[1], leased=event.starts_leased) for row, event in zip(rows, events, strict=True)]
 
 
 _TEXTS = ("metadata", "tags", "title", "description", "ordering_key", "idempotency_key")
@@ -149,6 +149,6 @@ def _place(event: NewEvent, heads: set[int]) -> tuple[int | None, int | None, fl
         return lane, State.WAITING if later else State.READY, seconds
     if later:
         return None, State.WAITING, seconds
-    if event.worker is not None and event.lease is not None:
+    if event.starts_leased and event.lease is not None:
         return None, State.LEASED, event.lease.total_seconds()
     return None, State.READY, None

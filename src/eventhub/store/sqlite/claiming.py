@@ -46,4 +46,6 @@ def _lease(connection: apsw.Connection, rows: list[tuple[Any, ...]], wanted: Wan
     named = {"worker": wanted.worker, "due": due, "max_attempts": wanted.max_attempts, "ids": ids(numbers)}
     connection.execute(SQL.lease, named)
     connection.execute(SQL.log_picked, {"now": now, "ids": ids(numbers)})
+    if wanted.max_attempts is not None:
+        rows = [(*row[:5], wanted.max_attempts, *row[6:]) for row in rows]
     return to_claims(rows, raised=1, now=from_micros(now), until=from_micros(due), time=from_micros)

@@ -40,7 +40,7 @@ def publish_calls(
         events = [event for call in calls for event in call]
         numbered = list(zip(range(first, first + total), events, strict=True))
         _insert(connection, numbered, routes, now)
-        stored = iter([Published(number, created_at, leased=event.worker is not None) for number, event in numbered])
+        stored = iter([Published(number, created_at, leased=event.starts_leased) for number, event in numbered])
         return [[next(stored) for _ in call] for call in calls]
     keys = Keys(calls, range(first, first + total))
     taken = _take(connection, keys.first, now)
@@ -49,9 +49,7 @@ def publish_calls(
     _take(connection, keys.moved(taken), now)
     new = keys.to_store()
     _insert(connection, new, routes, now)
-    return keys.answers(
-        {number: Published(number, created_at, leased=event.worker is not None) for number, event in new}
-    )
+    return keys.answers({number: Published(number, created_at, leased=event.starts_leased) for number, event in new})
 
 
 def _take(connection: apsw.Connection, keys: dict[Scope, int], now: int) -> set[Scope]:
@@ -84,7 +82,7 @@ def _insert(
 ) -> None:
     if not numbered:
         return
-    heads = _open_lanes(connection, [event for _, event in numbered if event.ordering_key is not None])
+    heads = _open_lanes(connection, [event for _, event in numbered if not event.completed])
     events: list[tuple[Any, ...]] = []
     deliveries: list[tuple[Any, ...]] = []
     log: list[tuple[Any, ...]] = []
@@ -112,7 +110,8 @@ def _insert(
         leased = state == State.LEASED
         if leased:
             log.append((number, number, "PICKED", event.worker, 1, 1, None, None, None, now))
-        deliveries.append((number, lane, route, state, due, int(leased), event.max_attempts, event.worker))
+        worker = event.worker if leased else None
+        deliveries.append((number, lane, route, state, due, int(leased), event.max_attempts, worker))
     connection.executemany(SQL.insert_events, events)
     connection.executemany(SQL.insert_deliveries, deliveries)
     connection.execute(SQL.log_published, {"first": numbered[0][0], "last": numbered[-1][0]})
@@ -120,15 +119,15 @@ def _insert(
         connection.executemany(SQL.write_log, log)
 
 
-def _open_lanes(connection: apsw.Connection, ordered: list[NewEvent]) -> set[int]:
+def _open_lanes(connection: apsw.Connection, events: list[NewEvent]) -> set[int]:
     """Make the ordering keys known; returns those that have a head."""
-    if not ordered:
-        return set()
     lanes = {
         lane_id(event.route.queue, event.ordering_key): (event.route.queue, event.ordering_key, event.park_when_dead)
-        for event in ordered
+        for event in events
         if event.ordering_key is not None
     }
+    if not lanes:
+        return set()
     connection.executemany(SQL.lock_lanes, [(lane, *rest) for lane, rest in lanes.items()])
     return {lane for (lane,) in connection.execute(SQL.taken_lanes, (ids(list(lanes)),))}
 
@@ -149,7 +148,7 @@ def _place(event: NewEvent, heads: set[int], now: int) -> tuple[int | None, int,
         return lane, State.WAITING if later else State.READY, due if later else None
     if later:
         return None, State.WAITING, due
-    if event.worker is not None and event.lease is not None:
+    if event.starts_leased and event.lease is not None:
         return None, State.LEASED, now + event.lease // timedelta(microseconds=1)
     return None, State.READY, None
 

@@ -63,7 +63,7 @@ stored AS (
   FROM input),
 placed AS (
   INSERT INTO eventhub.deliveries (id, event_id, lane, route, state, due, fence, attempts, failures, max_attempts, worker)
-  SELECT id, id, lane, route, state, CASE WHEN state = 0 THEN NULL ELSE due END, (state = 1)::integer,
+  SELECT id, id, lane, route, state, CASE WHEN state = 1 OR due > now THEN due END, (state = 1)::integer,
          (state = 1)::integer, 0, max_attempts, worker
   FROM input WHERE state IS NOT NULL),
 logged AS (
