@@ -19,7 +19,6 @@ from eventhub.core.events import Event, Status
 from eventhub.core.matching import check_type, parse_tags
 from eventhub.core.retry import RetryPolicy
 from eventhub.errors import EventBusShutdownError, InvalidEventError
-from eventhub.store.rows import split_tags
 from eventhub.store.values import Claim, Held, NewEvent, Published, Route
 
 __all__ = ["Publisher", "new_event"]
@@ -171,7 +170,7 @@ def _claim(event: NewEvent, published: Published, lease: timedelta) -> Claim:
             type=event.type,
             payload=strict_json.decode(event.payload),
             metadata=strict_json.decode(event.metadata) if event.metadata else {},
-            tags=split_tags(event.tags),
+            tags=parse_tags(event.tags),
             idempotency_key=event.idempotency_key,
             created_at=published.created_at,
             status=Status.PROCESSING,
