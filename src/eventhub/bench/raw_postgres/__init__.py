@@ -1,0 +1,121 @@
+"""asyncpg alone: two connections at most, as the manager has for claiming and settling, each claiming for itself."""
+
+from __future__ import annotations
+
+import asyncio
+from time import perf_counter
+from typing import Any
+
+from eventhub.bench.payloads import PAYLOAD_TEXT
+from eventhub.bench.raw import Raw
+from eventhub.bench.settings import TYPE
+from eventhub.store.postgres.connection import connect
+from eventhub.store.queries import load_queries
+
+__all__ = ["HeldSnapshot", "RawPostgres"]
+
+SQL = load_queries("eventhub.bench.raw_postgres")
+DRAINERS = 2
+CHANNEL = "eventhub_raw"
+WORKER = "raw"
+
+
+class RawPostgres(Raw):
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._connections: list[Any] = []
+        self._route: int
+
+    async def open(self) -> None:
+        (first,) = await self._open_connections(1)
+        await first.execute(SQL.add_route)
+        self._route = await first.fetchval(SQL.find_route)
+
+    async def close(self) -> None:
+        for connection in self._connections:
+            await connection.close()
+
+    async def _open_connections(self, count: int) -> list[Any]:
+        while len(self._connections) < count:
+            self._connections.append(await connect(self._url))
+        return self._connections[:count]
+
+    async def publish(self, count: int, *, batch: int, connections: int) -> float:
+        payloads = [PAYLOAD_TEXT] * batch
+        batches = iter(range(0, count, batch))
+
+        async def publisher(connection: Any) -> None:
+            for _ in batches:
+                await connection.fetch(SQL.publish, self._route, TYPE, payloads)
+
+        pool = await self._open_connections(connections)
+        for connection in pool:
+            await connection.fetch(SQL.publish, self._route, TYPE, payloads[:1])
+        started = perf_counter()
+        await asyncio.gather(*(publisher(connection) for connection in pool))
+        return perf_counter() - started
+
+    async def drain(self, count: int, *, batch: int, seconds: float | None = None) -> tuple[int, float]:
+        done = claimed = 0
+        started = perf_counter()
+
+        async def drainer(connection: Any) -> None:
+            nonlocal done, claimed
+            floor = 0
+            while claimed < count and (seconds is None or perf_counter() - started < seconds):
+                wanted = min(batch, count - claimed)
+                claimed += wanted
+                rows = await connection.fetch(SQL.claim, self._route, wanted, WORKER, floor)
+                claimed += len(rows) - wanted
+                if not rows:
+                    return
+                floor = rows[-1][0] + 1
+                await connection.fetch(SQL.complete, [row[0] for row in rows], [row[1] for row in rows])
+                done += len(rows)
+
+        pool = await self._open_connections(DRAINERS)
+        started = perf_counter()
+        await asyncio.gather(*(drainer(connection) for connection in pool))
+        return done, perf_counter() - started
+
+    async def latency(self, *, notified: bool) -> float:
+        publisher, claimer, listener = await self._open_connections(3)
+        heard = asyncio.Event()
+
+        def hear(*_: object) -> None:
+            heard.set()
+
+        await listener.add_listener(CHANNEL, hear)
+        await publisher.fetch(SQL.publish, self._route, TYPE, [PAYLOAD_TEXT])
+        committed = perf_counter()
+        if notified:
+            await publisher.fetch(SQL.notify, CHANNEL)
+            await heard.wait()
+        rows = await claimer.fetch(SQL.claim, self._route, 1, WORKER, 0)
+        took = perf_counter() - committed
+        await claimer.fetch(SQL.complete, [row[0] for row in rows], [row[1] for row in rows])
+        await listener.remove_listener(CHANNEL, hear)
+        return took
+
+    async def dead_page(self, limit: int, offset: int) -> float:
+        (connection,) = await self._open_connections(1)
+        started = perf_counter()
+        await connection.fetch(SQL.dead_page, limit, offset)
+        await connection.fetch(SQL.dead_total)
+        return perf_counter() - started
+
+
+class HeldSnapshot:
+    """Another session with an open transaction that has looked: nothing that dies from now on can be cleaned away."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._connection: Any = None
+
+    async def __aenter__(self) -> None:
+        self._connection = await connect(self._url)
+        await self._connection.execute(SQL.hold_begin)
+        await self._connection.fetch(SQL.hold_look)
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._connection.close()
