@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import apsw
 
-from eventhub.errors import EventHubError, StoreClosed, StoreUnavailable
+from eventhub.errors import StoreClosed, StoreUnavailable
 from eventhub.store.sqlite.connection import translated
 
 if TYPE_CHECKING:
@@ -105,8 +105,11 @@ class ConnectionThread:
         """One job among several: its error undoes its own work only."""
         connection.execute("SAVEPOINT job")
         try:
-            result = job(connection)
-        except (EventHubError, ValueError, TypeError, LookupError, apsw.ConstraintError) as error:
+            with translated(self._path):
+                result = job(connection)
+        except Exception as error:
+            if isinstance(error, StoreUnavailable) or not connection.in_transaction:
+                raise  # the database itself gave up, and with it the whole transaction
             connection.execute("ROLLBACK TO job")
             connection.execute("RELEASE job")
             return False, error
