@@ -209,10 +209,11 @@ class PostgresStore(Store):
             self._floors.lower(freed)
         mended = settling.with_their_lanes(reports, settled)
         if mended:
-            again, freed = await self._transact(lambda connection: settling.settle(connection, mended, now))
+            known = list(mended.values())
+            again, freed = await self._transact(lambda connection: settling.settle(connection, known, now))
             self._floors.lower(freed)
-            better = {answer.id: answer for answer in again}
-            settled = [answer if answer.accepted else better.pop(answer.id, answer) for answer in settled]
+            for position, answer in zip(mended, again, strict=True):
+                settled[position] = answer
         return settled
 
     # ----------------------------------------------------------------- tend
@@ -239,7 +240,7 @@ class PostgresStore(Store):
                 await connection.fetch(SQL.hold_lanes, lanes)
             before = (now or await connection.fetchval("SELECT now()")) if by_lease else None
             buried = await settling.bury(connection, reports, now, last_action="ABANDONED", ended_before=before)
-            return buried, await settling.advance(connection, lanes, now) if lanes else []
+            return {number for number, _ in buried}, await settling.advance(connection, lanes, now) if lanes else []
 
         buried, freed = await self._transact(work)
         self._floors.lower(freed)

@@ -27,8 +27,8 @@ def to_current(row: Any) -> Current:
 
 async def settle(connection: Any, reports: list[Report], now: datetime | None) -> tuple[list[Settled], Freed]:
     """Apply reports, sorted by id so that two batches cannot wait for each other in a circle."""
-    first = {report.held.id: report for report in reversed(reports)}
-    ordered = [first[number] for number in sorted(first)]
+    first = {_claim(report): report for report in reversed(reports)}
+    ordered = [first[claim] for claim in sorted(first)]
     lanes = lanes_of(ordered)
     freed: Freed = []
     if lanes:
@@ -39,25 +39,31 @@ async def settle(connection: Any, reports: list[Report], now: datetime | None) -
         await _fail(connection, [r for r in ordered if isinstance(r.outcome, Retry)], now),
         await _release(connection, [r for r in ordered if isinstance(r.outcome, Release)], now),
     ):
-        done |= {row[0] for row in rows}
-        freed += [(row[1], row[2]) for row in rows if row[3] == State.READY]
+        done |= {(row[0], row[1]) for row in rows}
+        freed += [(row[2], row[3]) for row in rows if row[4] == State.READY]
     if lanes:
         freed += await advance(connection, lanes, now)
-    refused = [number for number in first if number not in done]
+    good = [_claim(report) in done and first[_claim(report)] is report for report in reports]
+    refused = [report.held.id for report, accepted in zip(reports, good, strict=True) if not accepted]
     standing = {}
     if refused:
         standing = {row[0]: to_current(row) for row in await connection.fetch(SQL.standing, refused)}
-    answers = []
-    for report in reports:
-        good = report.held.id in done and first[report.held.id] is report
-        answers.append(Settled(report.held.id, good, None if good else standing.get(report.held.id)))
+    answers = [
+        Settled(report.held.id, accepted, None if accepted else standing.get(report.held.id))
+        for report, accepted in zip(reports, good, strict=True)
+    ]
     return answers, freed
 
 
-def with_their_lanes(reports: list[Report], settled: list[Settled]) -> list[Report]:
-    """Reports that were refused only because the caller did not know their lane, with the lane they have."""
+def _claim(report: Report) -> tuple[int, int]:
+    """A delivery may be reported under several fences in one batch; only the current one counts."""
+    return report.held.id, report.held.fence
+
+
+def with_their_lanes(reports: list[Report], settled: list[Settled]) -> dict[int, Report]:
+    """By position: reports that were refused only because the caller did not know their lane, with that lane."""
     mended: dict[int, Report] = {}
-    for report, answer in zip(reports, settled, strict=True):
+    for position, (report, answer) in enumerate(zip(reports, settled, strict=True)):
         now = answer.current
         if (
             not answer.accepted
@@ -66,8 +72,8 @@ def with_their_lanes(reports: list[Report], settled: list[Settled]) -> list[Repo
             and now.lane != report.held.lane
             and (now.state is State.LEASED) == report.leased
         ):
-            mended.setdefault(now.id, Report(Held(now.id, now.fence, now.lane), report.outcome, report.leased))
-    return list(mended.values())
+            mended[position] = Report(Held(now.id, now.fence, now.lane), report.outcome, report.leased)
+    return mended
 
 
 async def advance(connection: Any, lanes: list[int], now: datetime | None) -> Freed:
@@ -77,7 +83,7 @@ async def advance(connection: Any, lanes: list[int], now: datetime | None) -> Fr
     return [(row[0], row[1]) for row in rows if row[2] == State.READY]
 
 
-async def _complete(connection: Any, reports: list[Report], now: datetime | None) -> set[int]:
+async def _complete(connection: Any, reports: list[Report], now: datetime | None) -> set[tuple[int, int]]:
     if not reports:
         return set()
     rows = await connection.fetch(
@@ -90,7 +96,7 @@ async def _complete(connection: Any, reports: list[Report], now: datetime | None
         [r.outcome.status_code for r in reports],  # type: ignore[union-attr]
         now,
     )
-    return {row[0] for row in rows}
+    return {(row[0], row[1]) for row in rows}
 
 
 async def _fail(connection: Any, reports: list[Report], now: datetime | None) -> list[Any]:
@@ -130,7 +136,7 @@ async def bury(
     *,
     last_action: str,
     ended_before: datetime | None = None,
-) -> set[int]:
+) -> set[tuple[int, int]]:
     """Write dead letters. The caller holds the lanes and advances them afterwards."""
     if not reports:
         return set()
@@ -150,4 +156,4 @@ async def bury(
         last_action,
         now,
     )
-    return {row[0] for row in rows}
+    return {(row[0], row[1]) for row in rows}

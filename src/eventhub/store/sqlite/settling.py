@@ -36,21 +36,29 @@ def to_current(row: tuple[Any, ...]) -> Current:
 def settle(connection: apsw.Connection, reports: Sequence[Report], now: int) -> list[Settled]:
     """Apply reports; those whose claim is not current change nothing."""
     rows = standing(connection, [report.held.id for report in reports])
-    answers: list[Settled] = []
     accepted: list[tuple[tuple[Any, ...], Report]] = []
-    for report in reports:
+    refused: dict[int, int] = {}
+    for position, report in enumerate(reports):
         row = rows.get(report.held.id)
-        good = (
-            row is not None
-            and row[2] == report.held.fence
-            and (row[3] == State.LEASED if report.leased else row[3] not in (State.LEASED, State.PARKED))
-        )
-        if good and row is not None:
+        if row is not None and _is_good(report, row):
             accepted.append((row, report))
             del rows[report.held.id]  # a second report of the same claim in this batch comes too late
-        answers.append(Settled(report.held.id, good, None if good or row is None else to_current(row)))
+        else:
+            refused[position] = report.held.id
     _apply(connection, accepted, now)
-    return answers
+    current = current_of(connection, list(refused.values())) if refused else {}
+    return [
+        Settled(report.held.id, position not in refused, current.get(refused.get(position, 0)))
+        for position, report in enumerate(reports)
+    ]
+
+
+def _is_good(report: Report, row: tuple[Any, ...]) -> bool:
+    if row[2] != report.held.fence:
+        return False
+    if report.leased:
+        return bool(row[3] == State.LEASED)
+    return row[3] not in (State.LEASED, State.PARKED) and isinstance(report.outcome, Complete | Bury)
 
 
 def _apply(connection: apsw.Connection, accepted: list[tuple[tuple[Any, ...], Report]], now: int) -> None:
