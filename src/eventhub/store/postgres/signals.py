@@ -33,6 +33,7 @@ class Signals:
         self._pending: set[str] = set()
         self._something = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+        self._own_pid: int | None = None
 
     def start(self) -> None:
         if self._task is None or self._task.done():
@@ -61,6 +62,7 @@ class Signals:
             pause = 0.1
             try:
                 with translated(self._url):
+                    self._own_pid = connection.get_server_pid()
                     await connection.add_listener(CHANNEL, self._heard)
                     connection.add_termination_listener(lambda _: self._something.set())
                     self._wakeups.wake()  # whatever was signalled while nobody listened
@@ -79,6 +81,7 @@ class Signals:
                 await connection.execute(NOTIFY, CHANNEL, list(pending))
                 await asyncio.sleep(DEBOUNCE_SECONDS)
 
-    def _heard(self, connection: Any, pid: int, _: str, queue: str) -> None:
-        if pid != connection.get_server_pid():  # this process has woken its own already
+    def _heard(self, _: Any, pid: int, __: str, queue: str) -> None:
+        # The last signals may arrive when the connection is gone already, so it is not asked.
+        if pid != self._own_pid:  # this process has woken its own already
             self._wakeups.wake(None if queue == EVERYONE else queue)
