@@ -7,6 +7,8 @@
 The log's ids are its order: whoever acts on what another transaction has committed gets a higher one.
 """
 
+import asyncio
+import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from itertools import pairwise
@@ -22,6 +24,7 @@ from tests.crash.history import Record, hash_of
 Claimed = tuple[int, int]
 """A claim: event id and fence."""
 
+DRAIN_SECONDS: Final = 60.0
 DEAD: Final = (Status.FAILED, Status.COMPLETED_WITH_ERRORS)
 SETTLED: Final = (Status.COMPLETED, *DEAD)
 LAST: Final = (Action.COMPLETED, Action.DEAD)
@@ -46,6 +49,18 @@ class Snapshot(msgspec.Struct):
         logs = {number: await store.log(number) for number in events}
         dead = await store.dead(queue=queue, limit=1_000_000)
         return cls(events, logs, {letter.id: letter for letter in dead.events})
+
+
+async def drained(store: Store, queue: str = "crash") -> float:
+    """Wait until no work is open; returns how long it took."""
+    began = time.monotonic()
+    while True:
+        depth = (await store.stats(queue))[0].depth
+        left = depth[Status.PENDING] + depth[Status.PROCESSING]
+        if not left:
+            return time.monotonic() - began
+        assert time.monotonic() - began < DRAIN_SECONDS, f"{left} events are still open"
+        await asyncio.sleep(0.1)
 
 
 class Publication(msgspec.Struct, kw_only=True):

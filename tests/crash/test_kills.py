@@ -8,14 +8,12 @@ from typing import Any
 
 import pytest
 
-from eventhub.core.events import Status
-from eventhub.store import Store, open_store
-from tests.crash.checker import Snapshot, Story, check, figures
+from eventhub.store import open_store
+from tests.crash.checker import Snapshot, Story, check, drained, figures
 from tests.crash.children import Child, Nursery
 from tests.crash.conftest import Say
 
 KILLS = 200
-DRAIN_SECONDS = 60.0
 SLOTS: dict[str, dict[str, Any]] = {
     "publisher-a": {"role": "publisher"},
     "publisher-b": {"role": "publisher"},
@@ -54,18 +52,6 @@ class Crew:
             child.send(signal.SIGTERM)
         for child in leaving:
             await child.ended()
-
-
-async def drained(store: Store) -> float:
-    """Wait until no work is open; returns how long it took."""
-    began = time.monotonic()
-    while True:
-        numbers = await store.stats("crash")
-        left = sum(numbers[0].depth[status] for status in (Status.PENDING, Status.PROCESSING))
-        if not left:
-            return time.monotonic() - began
-        assert time.monotonic() - began < DRAIN_SECONDS, f"{left} events are still open"
-        await asyncio.sleep(0.1)
 
 
 @pytest.mark.alone
