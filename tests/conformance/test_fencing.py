@@ -193,8 +193,7 @@ async def test_good_and_bad_reports_of_one_batch_are_told_apart(store: Store) ->
 async def test_a_delivery_that_nobody_holds_may_be_ended(store: Store, how: str, outcome: Outcome) -> None:
     if how == "behind":
         await publish_one(store, key="k")
-    details = {"ready": {}, "waiting": {"delay": MINUTE}, "behind": {"key": "k"}}[how]
-    (number,) = await publish(store, new(**details))
+    number = await publish_one(store, key="k" if how == "behind" else None, delay=MINUTE if how == "waiting" else None)
     current = (await store.current([number]))[number]
     held = Held(number, current.fence, current.lane)
     assert not (await report(store, held, outcome)).accepted, "it is not leased"

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from eventhub.core.events import Action, DeadEvent, Event, LogEntry, QueuedEvent, Status
+from eventhub.core.events import Action, DeadEvent, LogEntry, QueuedEvent, Status
 from eventhub.core.lifecycle import State, event_status
 from eventhub.core.strict_json import decode
-from eventhub.store.values import Claim, Held, QueueStats
+from eventhub.store.values import Claim, Held, NewEvent, Published, QueueStats
 
-__all__ = ["from_micros", "micros", "queue_stats", "to_claims", "to_dead", "to_log", "to_queued"]
+__all__ = ["as_published", "from_micros", "micros", "queue_stats", "to_claims", "to_dead", "to_log", "to_queued"]
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -34,14 +34,14 @@ def split_tags(text: str | None) -> tuple[str, ...]:
 def to_claims(
     rows: Iterable[Sequence[Any]], *, raised: int, now: datetime, until: datetime, time: Callable[[Any], datetime]
 ) -> list[Claim]:
-    """Claimed rows: id, fence, attempts, failures, lane, max_attempts, then the event's columns.
+    """Claimed rows: id, fence, attempts, failures, lane, max_attempts, the event's columns and its queue.
 
     ``raised`` is what the claim added to fence and attempts after the row was read.
     """
     return [
         Claim(
             Held(row[0], row[1] + raised, row[4]),
-            Event(
+            QueuedEvent(
                 id=row[15],
                 type=row[6],
                 payload=decode(row[7]),
@@ -55,13 +55,40 @@ def to_claims(
                 status=Status.PROCESSING,
                 attempts=row[2] + raised,
                 retry_count=row[3],
+                queue=row[16],
+                fence=row[1] + raised,
+                updated_at=now,
+                lease_expires_at=until,
             ),
             row[5],
-            until,
-            now,
         )
         for row in rows
     ]
+
+
+def as_published(new: NewEvent, published: Published) -> QueuedEvent:
+    """An event just as it was stored, without reading it again."""
+    leased_until = published.created_at + new.lease if published.leased and new.lease is not None else None
+    due = published.created_at + new.delay if new.delay is not None else new.deliver_at
+    return QueuedEvent(
+        id=published.id,
+        type=new.type,
+        payload=decode(new.payload),
+        metadata=decode(new.metadata) if new.metadata else {},
+        tags=split_tags(new.tags),
+        title=new.title,
+        description=new.description,
+        ordering_key=new.ordering_key,
+        idempotency_key=new.idempotency_key,
+        created_at=published.created_at,
+        status=Status.PROCESSING if published.leased else Status.PENDING,
+        attempts=int(published.leased),
+        queue=new.route.queue,
+        fence=int(published.leased),
+        updated_at=published.created_at,
+        lease_expires_at=leased_until,
+        next_retry_at=due,
+    )
 
 
 def to_queued(row: Sequence[Any], time: Callable[[Any], datetime]) -> QueuedEvent:
@@ -88,8 +115,7 @@ def to_queued(row: Sequence[Any], time: Callable[[Any], datetime]) -> QueuedEven
         created_at=time(created_at),
         status=status,
         attempts=attempts,
-        # A completed event's last attempt was good, so all the others before it had failed.
-        retry_count=max(attempts - 1, 0) if failures is None else failures,
+        retry_count=failures,
         queue=queue,
         fence=fence or 0,
         updated_at=time(updated_at),

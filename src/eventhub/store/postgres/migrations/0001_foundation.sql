@@ -179,7 +179,10 @@ SELECT e.id, e.type, e.payload, e.metadata, e.tags, e.title, e.description, e.or
        coalesce(d.attempts, l.attempts,
                 (SELECT g.attempt FROM eventhub.event_log g WHERE g.event_id = e.id AND g.action = 'COMPLETED'
                  ORDER BY g.id DESC LIMIT 1), 0) AS attempts,
-       coalesce(d.failures, l.failures) AS failures,
+       coalesce(d.failures, l.failures,
+                (SELECT count(*) FROM eventhub.event_log g WHERE g.event_id = e.id AND g.action IN ('FAILED', 'ABANDONED')
+                 AND g.id > coalesce((SELECT max(r.id) FROM eventhub.event_log r
+                                      WHERE r.event_id = e.id AND r.action = 'RETRIED'), 0))) AS failures,
        d.fence, CASE WHEN d.state = 1 THEN d.due END AS lease_ends, CASE WHEN d.state = 3 THEN d.due END AS next_retry,
        coalesce(d.errors, l.errors) AS errors,
        coalesce((SELECT max(g.created_at) FROM eventhub.event_log g WHERE g.event_id = e.id), e.created_at) AS updated_at

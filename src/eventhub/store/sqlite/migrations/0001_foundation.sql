@@ -149,7 +149,10 @@ SELECT e.id, e.type, e.payload, e.metadata, e.tags, e.title, e.description, e.or
        coalesce(d.attempts, l.attempts,
                 (SELECT attempt FROM eventhub_event_log WHERE event_id = e.id AND action = 'COMPLETED' ORDER BY id DESC LIMIT 1),
                 0) AS attempts,
-       coalesce(d.failures, l.failures) AS failures,
+       coalesce(d.failures, l.failures,
+                (SELECT count(*) FROM eventhub_event_log WHERE event_id = e.id AND action IN ('FAILED', 'ABANDONED')
+                 AND id > coalesce((SELECT max(id) FROM eventhub_event_log WHERE event_id = e.id AND action = 'RETRIED'), 0))
+               ) AS failures,
        d.fence, CASE WHEN d.state = 1 THEN d.due END AS lease_ends, CASE WHEN d.state = 3 THEN d.due END AS next_retry,
        coalesce(d.errors, l.errors) AS errors,
        coalesce((SELECT max(created_at) FROM eventhub_event_log WHERE event_id = e.id), e.created_at) AS updated_at
