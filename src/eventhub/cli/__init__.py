@@ -72,7 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return _complain("interrupted", INTERRUPTED)
     except BrokenPipeError:  # the reader of our output, such as `head`, has seen enough
-        sys.stderr.close()
+        _silence()
         return OK
     return result if isinstance(result, int) else OK
 
@@ -80,6 +80,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _complain(message: str, code: int) -> int:
     print(f"eventhub: {message}", file=sys.stderr)  # noqa: T201
     return code
+
+
+def _silence() -> None:
+    """Whatever is still to be written has no reader; the interpreter must not trip over it at its end."""
+    import os
+
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _command(tokens: Sequence[str]) -> str:

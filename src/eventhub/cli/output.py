@@ -35,9 +35,13 @@ def console(*, stderr: bool = False) -> Console:
     """A terminal as it is; for a file or a pipe no colour, and room enough that no cell is cut to nothing."""
     from rich.console import Console
 
+    class OurConsole(Console):
+        def on_broken_pipe(self) -> None:
+            raise BrokenPipeError  # whose reader has left is for main to decide about
+
     stream = sys.stderr if stderr else sys.stdout
     width = None if stream.isatty() or os.environ.get("COLUMNS") else PIPED_WIDTH
-    return Console(stderr=stderr, width=width, highlight=False, soft_wrap=False)
+    return OurConsole(stderr=stderr, width=width, highlight=False, soft_wrap=False)
 
 
 def document(value: Any) -> None:

@@ -29,7 +29,7 @@ async def play(stage: Stage, *, events: int) -> None:
                 stage.book(name, ids)
                 done(start + len(ids))
         stage.publish_rate = events / (time.perf_counter() - began)
-        stage.narrator.good(f"published {events:,} events: {stage.publish_rate:,.0f} events/s, each safe on disk")
+        stage.narrator.good(f"published {events:,} events: {stage.publish_rate:,.0f} events/s, each committed")
         await _drain(stage, queue, events)
 
 
