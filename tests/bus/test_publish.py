@@ -41,7 +41,7 @@ async def test_handlers_get_what_they_need_to_be_idempotent(bus, store) -> None:
     assert (first.attempts, second.attempts) == (1, 2)
     assert (first.fence, second.fence) == (1, 2)
     assert first.status is Status.PROCESSING
-    assert first.tags == ("blue", "red")
+    assert first.tags == ("red", "blue")
     assert second.created_at == first.created_at == (await store.event(event_id)).created_at
 
 

@@ -52,7 +52,7 @@ async def test_any_json_comes_back_as_it_went_in(queue, payload):
         ({"type": "a", "payload": math.nan}, "payload is nan"),
         ({"type": "a", "payload": {1: 2}}, "has the key 1"),
         ({"type": "a", "payload": 1, "metadata": {"n": 1}}, "both the key and the value must be strings"),
-        ({"type": "a", "payload": 1, "delay": -1}, "give 0 or more"),
+        ({"type": "a", "payload": 1, "delay": -1}, "from 0 to ten years"),
         ({"type": "a", "payload": 1, "delay": "soon"}, "give a timedelta or seconds"),
         ({"type": "a", "payload": 1, "deliver_at": datetime(2026, 1, 1)}, "with a time zone"),  # noqa: DTZ001
         ({"type": "a", "payload": 1, "deliver_at": datetime(2026, 1, 1, tzinfo=UTC), "delay": 1}, "keep one"),

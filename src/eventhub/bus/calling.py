@@ -12,15 +12,14 @@ from contextvars import copy_context
 from typing import Any, Final
 
 from eventhub.bus.subscriptions import Subscription
-from eventhub.bus.threads import DaemonThreads
 from eventhub.core.events import QueuedEvent
+from eventhub.handling.texts import error_text
+from eventhub.handling.threads import DaemonThreads
 
-__all__ = ["Caller", "error_text"]
+__all__ = ["Caller"]
 
 GRACE: Final = 0.1
 """Seconds a cancelled handler gets to clean up before it is left behind."""
-MAX_ERROR: Final = 4000
-"""Characters of an error that are kept."""
 
 
 class Caller:
@@ -86,16 +85,6 @@ class Caller:
         self._late.discard(future)
         if not future.cancelled():
             future.exception()  # seen, so that asyncio does not report it
-
-
-def error_text(error: BaseException) -> str:
-    """The error's type and message in characters that every database takes."""
-    try:
-        message = str(error)
-    except Exception as broken:  # noqa: BLE001 - a handler's own exception class may be broken
-        message = f"(its message cannot be read: {type(broken).__name__})"
-    text = f"{type(error).__name__}: {message}"[:MAX_ERROR]
-    return text.encode("utf-8", "backslashreplace").decode().replace("\x00", "\\x00")
 
 
 def _timeout_text(timeout: float) -> str:

@@ -17,11 +17,11 @@ from typing import Any, Final
 
 import structlog
 
-from eventhub.bus.backoff import Backoff
 from eventhub.bus.flights import Flight
 from eventhub.bus.parts import Parts
 from eventhub.core.lifecycle import Release, State
 from eventhub.errors import StoreClosed, StoreError
+from eventhub.handling.backoff import Backoff
 from eventhub.store.values import Held, Report
 
 __all__ = ["Dispatcher"]

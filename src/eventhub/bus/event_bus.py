@@ -23,7 +23,7 @@ from eventhub.bus.ending import Ending
 from eventhub.bus.flights import Flight, Flights
 from eventhub.bus.parts import Parts
 from eventhub.bus.processing import Processor, Rules
-from eventhub.bus.publishing import Publisher, new_event
+from eventhub.bus.publishing import Publisher
 from eventhub.bus.settings import Tuning, check_choice, check_seconds
 from eventhub.bus.subscriptions import Handler, Subscriptions
 from eventhub.bus.waiting import Waiting
@@ -33,7 +33,7 @@ from eventhub.core.matching import check_name
 from eventhub.core.retry import RetryPolicy
 from eventhub.errors import EventHubError, InvalidEventError
 from eventhub.store import Store, open_store
-from eventhub.store.values import NewEvent
+from eventhub.store.composing import Composer
 from eventhub.store.workers import new_worker
 
 __all__ = ["EventBus"]
@@ -76,6 +76,7 @@ class EventBus:
         check_seconds("timeout", timeout)
         check_seconds("shutdown_timeout", shutdown_timeout, zero=True)
         self._clock = clock
+        self._composer = Composer(name, route_by_tags=False)
         self._parts = Parts(
             store=target if isinstance(target, Store) else open_store(target),
             queue=check_name("The bus name", name),
@@ -83,7 +84,7 @@ class EventBus:
             tuning=tuning,
             now=self._now,
             subscriptions=Subscriptions(timeout=timeout, retry=retry, breaker=breaker),
-            flights=Flights(limit=tuning.concurrency, queue=name),
+            flights=Flights(limit=tuning.concurrency),
             waiting=Waiting(),
             counters=TypeCounters(),
         )
@@ -212,16 +213,14 @@ class EventBus:
         ``ordering_key`` are handled one after the other; an ``idempotency_key`` stands for one event.
         """
         self._ending.check("events")
-        event = new_event(
-            self.name,
-            type,
-            payload,
-            metadata=metadata,
-            ordering_key=ordering_key,
-            idempotency_key=idempotency_key,
-            delay=delay,
-            tags=tags,
-        )
+        details = {
+            "metadata": metadata,
+            "ordering_key": ordering_key,
+            "idempotency_key": idempotency_key,
+            "delay": delay,
+            "tags": tags,
+        }
+        event = self._composer.one(type, payload, details)
         if not self._tasks:
             await self.start()
         return await self._publisher.publish(event, wait=wait)
@@ -232,7 +231,7 @@ class EventBus:
         Each is a mapping with the arguments of ``publish``, or a tuple of type, payload and perhaps metadata.
         """
         self._ending.check("events")
-        several = [_from_item(self.name, item) for item in events]
+        several = self._composer.many(map(_as_mapping, events))
         if not self._tasks:
             await self.start()
         return await self._publisher.publish_many(several)
@@ -272,16 +271,11 @@ class EventBus:
             self._dispatcher.due_in(outcome.delay)
 
 
-def _from_item(queue: str, item: Any) -> NewEvent:
+def _as_mapping(item: Any) -> Mapping[str, Any]:
     if isinstance(item, Mapping):
-        details = dict(item)
-        try:
-            event_type, payload = details.pop("type"), details.pop("payload")
-        except KeyError as missing:
-            raise InvalidEventError(f"An event of publish_many has no {missing}; give type and payload.") from None
-        return new_event(queue, event_type, payload, **details)
+        return item
     if isinstance(item, tuple) and len(item) in (2, 3):
-        return new_event(queue, item[0], item[1], metadata=item[2] if len(item) > 2 else None)  # noqa: PLR2004
+        return dict(zip(("type", "payload", "metadata"), item, strict=False))
     raise InvalidEventError(f"publish_many got {item!r:.80}; give mappings, or tuples of type, payload and metadata.")
 
 

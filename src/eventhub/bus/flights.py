@@ -9,7 +9,6 @@ from typing import Any, Final
 
 import structlog
 
-from eventhub.core.events import Event, QueuedEvent
 from eventhub.errors import StoreClosed
 from eventhub.store.contract import Store
 from eventhub.store.values import Claim
@@ -19,7 +18,6 @@ __all__ = ["Flight", "Flights"]
 log = structlog.get_logger("eventhub.bus")
 
 EXTENSIONS_PER_LEASE: Final = 3
-_EVENT_FIELDS: Final = Event.__struct_fields__
 
 
 class Flight:
@@ -27,9 +25,9 @@ class Flight:
 
     __slots__ = ("event", "held", "settling", "task")
 
-    def __init__(self, claim: Claim, queue: str, task: asyncio.Task[Any]) -> None:
+    def __init__(self, claim: Claim, task: asyncio.Task[Any]) -> None:
         self.held = claim.held
-        self.event = _in_hand(claim, queue)
+        self.event = claim.event
         self.task = task
         self.settling = False  # once its handlers have ended, nobody cancels it any more
 
@@ -37,12 +35,11 @@ class Flight:
 class Flights:
     """The slots of a bus and what is in them. A slot is taken before work is claimed."""
 
-    def __init__(self, *, limit: int, queue: str) -> None:
+    def __init__(self, *, limit: int) -> None:
         self.on_free: Callable[[], None] = _nothing
         self.crowded = False
         """Ready events wait in the store for a slot: new ones go behind them."""
         self._free = limit
-        self._queue = queue
         self._by_event: dict[int, Flight] = {}
         self._tasks: dict[asyncio.Task[Any], Flight | None] = {}
 
@@ -83,7 +80,7 @@ class Flights:
         """The claim is in hand until the task ends. One of the same event that is still here is proven lost by it."""
         if (lost := self._by_event.get(claim.held.id)) is not None:
             _stop_lost(lost)
-        flight = Flight(claim, self._queue, task)
+        flight = Flight(claim, task)
         self._tasks[task] = self._by_event[claim.held.id] = flight
         return flight
 
@@ -132,15 +129,3 @@ def _stop_lost(flight: Flight) -> None:
 
 def _nothing() -> None:
     """What happens when a slot is free and nobody has asked to be told."""
-
-
-def _in_hand(claim: Claim, queue: str) -> QueuedEvent:
-    """The event as its handlers get it: with the attempt's number, and the fence to guard writes with."""
-    facts = {name: getattr(claim.event, name) for name in _EVENT_FIELDS}
-    return QueuedEvent(
-        **facts,
-        queue=queue,
-        fence=claim.held.fence,
-        updated_at=claim.claimed_at,
-        lease_expires_at=claim.lease_expires_at,
-    )

@@ -20,7 +20,6 @@ from typing import Final
 import msgspec
 import structlog
 
-from eventhub.bus.backoff import Backoff
 from eventhub.bus.breaker import Breaker
 from eventhub.bus.calling import Caller
 from eventhub.bus.flights import Flight
@@ -28,6 +27,7 @@ from eventhub.bus.parts import Parts
 from eventhub.bus.subscriptions import Matched, Subscription
 from eventhub.core.lifecycle import Bury, Complete, Outcome, Release, Retry
 from eventhub.errors import StoreClosed, StoreError
+from eventhub.handling.backoff import Backoff
 from eventhub.store.values import Report
 
 __all__ = ["Failure", "Processor", "Rules"]

@@ -7,48 +7,20 @@ Without a free slot, or when it may have to wait, it is stored as ready and the 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
-from datetime import timedelta
 from typing import Any, Final
 
 from eventhub.bus.flights import Flight
 from eventhub.bus.parts import Parts
-from eventhub.core import strict_json
-from eventhub.core.events import Event, Status
-from eventhub.core.matching import check_type, parse_tags
 from eventhub.core.retry import RetryPolicy
-from eventhub.errors import EventBusShutdownError, InvalidEventError
-from eventhub.store.values import Claim, Held, NewEvent, Published, Route
+from eventhub.errors import EventBusShutdownError
+from eventhub.store.rows import as_published
+from eventhub.store.values import Claim, Held, NewEvent, Published
 
-__all__ = ["Publisher", "new_event"]
+__all__ = ["Publisher"]
 
-MAX_KEY: Final = 255
 FIRST_FENCE: Final = 1
-
-
-def new_event(
-    queue: str,
-    event_type: str,
-    payload: Any,
-    *,
-    metadata: Mapping[str, str] | None = None,
-    ordering_key: str | None = None,
-    idempotency_key: str | None = None,
-    delay: timedelta | float | None = None,
-    tags: str | Iterable[str] | None = None,
-) -> NewEvent:
-    """The event checked from end to end; whatever is wrong with it is said before anything is stored."""
-    return NewEvent(
-        type=check_type(event_type),
-        payload=strict_json.dump(payload),
-        route=Route(queue),
-        metadata=strict_json.dump_metadata(dict(metadata) if isinstance(metadata, Mapping) else metadata),
-        tags=",".join(parse_tags(tags)) or None,
-        ordering_key=_check_key("ordering_key", ordering_key),
-        idempotency_key=_check_key("idempotency_key", idempotency_key),
-        delay=_check_delay(delay),
-    )
 
 
 class Publisher:
@@ -125,7 +97,8 @@ class Publisher:
         ticket.stored.set_result(published)
         task = asyncio.current_task()
         if published.leased and task is not None:
-            await self._fly(self._flights.board(_claim(event, published, self._lease), task))
+            claim = Claim(Held(published.id, FIRST_FENCE), as_published(event, published), event.max_attempts)
+            await self._fly(self._flights.board(claim, task))
 
     async def _settled(self, published: Published, waiter: asyncio.Future[None]) -> None:
         if published.duplicate and published.id not in self._flights:
@@ -159,52 +132,3 @@ class _Ticket:
             )
         with suppress(asyncio.CancelledError):
             self.stored.exception()  # seen, so that asyncio does not report it when the publisher is gone
-
-
-def _claim(event: NewEvent, published: Published, lease: timedelta) -> Claim:
-    """The claim that the store made while it stored the event."""
-    return Claim(
-        held=Held(published.id, FIRST_FENCE),
-        event=Event(
-            id=published.id,
-            type=event.type,
-            payload=strict_json.decode(event.payload),
-            metadata=strict_json.decode(event.metadata) if event.metadata else {},
-            tags=parse_tags(event.tags),
-            idempotency_key=event.idempotency_key,
-            created_at=published.created_at,
-            status=Status.PROCESSING,
-            attempts=1,
-        ),
-        max_attempts=event.max_attempts,
-        lease_expires_at=published.created_at + lease,
-        claimed_at=published.created_at,
-    )
-
-
-def _check_key(name: str, value: Any) -> str | None:
-    if value is None:
-        return None
-    if not isinstance(value, str) or not 1 <= len(value) <= MAX_KEY or "\x00" in value or not _is_unicode(value):
-        raise InvalidEventError(f"{name} is {value!r:.60}; give 1 to {MAX_KEY} characters without NUL.")
-    return value
-
-
-def _is_unicode(value: str) -> bool:
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-def _check_delay(delay: Any) -> timedelta | None:
-    if delay is None:
-        return None
-    try:
-        wait = delay if isinstance(delay, timedelta) else timedelta(seconds=delay)
-    except (TypeError, ValueError, OverflowError):
-        wait = timedelta(-1)
-    if not timedelta(0) <= wait <= timedelta(days=3650):
-        raise InvalidEventError(f"delay is {delay!r}; give seconds or a timedelta, from 0 to ten years.")
-    return wait or None

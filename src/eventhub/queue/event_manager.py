@@ -9,11 +9,11 @@ from typing import Self, TypeVar
 import msgspec
 
 from eventhub.errors import SettingsError
+from eventhub.handling.threads import DaemonThreads
 from eventhub.queue.event_queue import EventQueue
 from eventhub.queue.handlers import HandlerFunction, Handlers
 from eventhub.queue.numbers import Numbers
 from eventhub.queue.running import Run, RunSettings
-from eventhub.queue.threads import Threads
 from eventhub.queue.unmatched import OnUnmatched, Unmatched
 
 __all__ = ["EventManager"]
@@ -63,8 +63,7 @@ class EventManager:
             poll_interval=poll_interval,
             shutdown_timeout=shutdown_timeout,
         )
-        self._threads = Threads(concurrency, f"eventhub-{queue.name}")
-        self._handlers = Handlers(self._threads)
+        self._handlers = Handlers(DaemonThreads())
         self._unmatched = Unmatched(on_unmatched)
         self._run: Run | None = None
         self._background: asyncio.Task[None] | None = None
@@ -114,7 +113,6 @@ class EventManager:
             await self._run.go()
         finally:
             self._run = None
-            self._threads.stop()
 
     async def run_until_empty(self) -> None:
         """Handle everything that is ready, then return."""

@@ -11,18 +11,17 @@ from eventhub.clock import Clock
 from eventhub.core.events import Event, QueuedEvent, Status
 from eventhub.core.lifecycle import Release
 from eventhub.core.matching import check_name
-from eventhub.core.strict_json import decode
 from eventhub.errors import SettingsError
 from eventhub.queue.claims import ClaimMemory
-from eventhub.queue.composing import Composer, Details
 from eventhub.queue.reporting import Reporter
 from eventhub.queue.verdicts import finalized
 from eventhub.store import Store, open_store
-from eventhub.store.rows import split_tags
-from eventhub.store.values import Claim, NewEvent, Published, QueueStats
+from eventhub.store.composing import Composer, Details
+from eventhub.store.rows import as_published
+from eventhub.store.values import QueueStats
 from eventhub.store.workers import new_worker, retire
 
-__all__ = ["EventQueue", "as_duration", "to_queued"]
+__all__ = ["EventQueue", "as_duration"]
 
 _DEFAULT_LEASE: Final = timedelta(minutes=1)
 
@@ -107,7 +106,7 @@ class EventQueue:
             first = await self.store.event(published.id)
             if first is not None:
                 return first
-        return _as_published(new, published, self.name, now)
+        return as_published(new, published)
 
     async def publish_many(self, events: Iterable[Mapping[str, Any]], *, connection: Any = None) -> list[int]:
         """Store many events, all or none; returns their ids in the same order."""
@@ -137,7 +136,7 @@ class EventQueue:
         )
         for claim in claims:
             self._claims.remember(claim, clock)
-        return [to_queued(claim, self.name) for claim in claims]
+        return [claim.event for claim in claims]
 
     # --------------------------------------------------------------- report
 
@@ -211,48 +210,3 @@ def as_duration(name: str, value: timedelta | float, *, zero: bool = False) -> t
     if duration < timedelta(0) or not (zero or duration):
         raise SettingsError(f"{name} is {value!r}; give {'0 or more' if zero else 'more than 0'}.")
     return duration
-
-
-def to_queued(claim: Claim, queue: str) -> QueuedEvent:
-    """A claim as its holder sees it."""
-    event = claim.event
-    return QueuedEvent(
-        id=event.id,
-        type=event.type,
-        payload=event.payload,
-        metadata=event.metadata,
-        tags=event.tags,
-        title=event.title,
-        description=event.description,
-        ordering_key=event.ordering_key,
-        idempotency_key=event.idempotency_key,
-        created_at=event.created_at,
-        status=Status.PROCESSING,
-        attempts=event.attempts,
-        retry_count=event.retry_count,
-        queue=queue,
-        fence=claim.held.fence,
-        updated_at=claim.claimed_at,
-        lease_expires_at=claim.lease_expires_at,
-    )
-
-
-def _as_published(new: NewEvent, published: Published, queue: str, now: datetime | None) -> QueuedEvent:
-    due = new.deliver_at
-    if new.delay is not None:
-        due = (now or published.created_at) + new.delay
-    return QueuedEvent(
-        id=published.id,
-        type=new.type,
-        payload=decode(new.payload),
-        metadata=decode(new.metadata) if new.metadata else {},
-        tags=split_tags(new.tags),
-        title=new.title,
-        description=new.description,
-        ordering_key=new.ordering_key,
-        idempotency_key=new.idempotency_key,
-        created_at=published.created_at,
-        queue=queue,
-        updated_at=published.created_at,
-        next_retry_at=due,
-    )

@@ -11,8 +11,8 @@ from eventhub.core.events import QueuedEvent
 from eventhub.core.matching import Pattern
 from eventhub.core.outcomes import HandlerResult, PermanentError, Success, TransientError
 from eventhub.errors import HandlerExistsError, SettingsError
-from eventhub.queue.threads import Threads
-from eventhub.queue.verdicts import clean
+from eventhub.handling.texts import clean, error_text
+from eventhub.handling.threads import DaemonThreads
 
 __all__ = ["KINDS", "Handler", "HandlerFunction", "Handlers"]
 
@@ -30,7 +30,7 @@ class Handler:
     __slots__ = ("_call", "_function", "id", "pattern", "results")
 
     def __init__(
-        self, handler_id: str, pattern: Pattern, function: HandlerFunction, *, threads: Threads | None
+        self, handler_id: str, pattern: Pattern, function: HandlerFunction, *, threads: DaemonThreads | None
     ) -> None:
         self.id = handler_id
         self.pattern = pattern
@@ -49,7 +49,7 @@ class Handler:
                 raise
             answer = TransientError(self.id, "CancelledError: the handler cancelled itself")
         except Exception as error:  # noqa: BLE001 - a handler may fail in any way; the loop survives it
-            answer = TransientError(self.id, f"{type(error).__name__}: {error}")
+            answer = TransientError(self.id, error_text(error))
         if answer is None or isinstance(answer, Success):
             answer = SUCCESS
         elif not isinstance(answer, TransientError | PermanentError):
@@ -63,7 +63,7 @@ class Handler:
         return result
 
     @staticmethod
-    def _make_call(function: HandlerFunction, threads: Threads | None) -> Callable[[QueuedEvent], Awaitable[Any]]:
+    def _make_call(function: HandlerFunction, threads: DaemonThreads | None) -> Callable[[QueuedEvent], Awaitable[Any]]:
         if _is_async(function):
             return function  # type: ignore[return-value]
 
@@ -77,7 +77,7 @@ class Handler:
 class Handlers:
     """The handlers of a manager, in the order of their registration."""
 
-    def __init__(self, threads: Threads) -> None:
+    def __init__(self, threads: DaemonThreads) -> None:
         self._threads = threads
         self._handlers: dict[str, Handler] = {}
         self._by_type: dict[str, tuple[Handler, ...]] = {}

@@ -13,10 +13,11 @@ from eventhub.core.events import Status
 from eventhub.core.lifecycle import Bury, Complete, Outcome, Reason
 from eventhub.core.outcomes import HandlerResult, PermanentError, Success, TransientError, verdict
 from eventhub.errors import ClaimLost
+from eventhub.handling.texts import clean
 from eventhub.queue.handlers import SUCCESS, Handler, Handlers
 from eventhub.queue.jobs import Job
 from eventhub.queue.unmatched import Unmatched
-from eventhub.queue.verdicts import after_failure, clean, join_errors
+from eventhub.queue.verdicts import after_failure, join_errors
 
 __all__ = ["Passes", "to_record"]
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
 import structlog
 
 from eventhub.errors import SchemaMismatch, StoreClosed, StoreError
+from eventhub.handling.backoff import Backoff
 
 __all__ = ["LASTING", "Patience"]
 
@@ -18,8 +18,6 @@ T = TypeVar("T")
 
 LASTING: Final = (StoreClosed, SchemaMismatch)
 """Errors of the store that no waiting will cure."""
-FIRST_WAIT: Final = 0.05
-LONGEST_WAIT: Final = 5.0
 LAST_TRIES: Final = 3
 
 
@@ -28,6 +26,7 @@ class Patience:
 
     def __init__(self, queue: str) -> None:
         self._queue = queue
+        self._backoff = Backoff(most=5.0)
         self.ending = False
 
     async def insist(self, doing: str, work: Callable[[], Awaitable[T]]) -> T:
@@ -45,8 +44,9 @@ class Patience:
                 await self.wait(doing, error, failures)
 
     async def wait(self, doing: str, error: StoreError, failures: int) -> None:
-        longest = min(FIRST_WAIT * 2.0 ** min(failures, 20), LONGEST_WAIT)
-        pause = random.uniform(longest / 2, longest)  # noqa: S311 - jitter, not a secret
+        if failures == 1:
+            self._backoff.reset()
+        pause = self._backoff.pause()
         log.warning(
             "store unavailable",
             queue=self._queue,

@@ -18,7 +18,7 @@ from eventhub.core.lifecycle import Bury, Complete, Release
 from eventhub.core.outcomes import HandlerResult
 from eventhub.errors import ClaimLost, StoreError
 from eventhub.queue.claims import claim_lost
-from eventhub.queue.event_queue import EventQueue, to_queued
+from eventhub.queue.event_queue import EventQueue
 from eventhub.queue.handlers import Handlers
 from eventhub.queue.jobs import Appetite, Job, Jobs
 from eventhub.queue.numbers import Numbers
@@ -200,8 +200,7 @@ class Run:
         else:
             jobs.appetite.rest()
         self._numbers.claimed += len(claims)
-        name = queue.name
-        return claims, [Job(c.held, to_queued(c, name), c.max_attempts, asked_at) for c in claims]
+        return claims, [Job(c.held, c.event, c.max_attempts, asked_at) for c in claims]
 
     async def _recall(self, claims: Sequence[Claim], jobs: Sequence[Job]) -> None:
         """Events that were claimed before may have handlers that are done with them."""

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
-from typing import Final
 
 from eventhub.core.events import Status
 from eventhub.core.lifecycle import Bury, Complete, Outcome, Reason, Retry
 from eventhub.core.outcomes import PermanentError, TransientError
 from eventhub.errors import SettingsError
+from eventhub.handling.texts import clean, error_text
 
-__all__ = ["after_failure", "clean", "finalized", "join_errors"]
-
-LONGEST: Final = 10_000
-"""Characters of an error that are kept; a traceback of megabytes helps nobody and fills the database."""
+__all__ = ["after_failure", "finalized", "join_errors"]
 
 
 def finalized(*, success: bool | None, errors: Sequence[object]) -> Outcome:
@@ -44,21 +41,9 @@ def join_errors(errors: Iterable[object]) -> str:
     return clean("; ".join(_text(error) for error in errors))
 
 
-def clean(text: str) -> str:
-    """The text as a database can keep it: well-formed, without NUL, and not endless.
-
-    An error that could not be stored would be retried for ever.
-    """
-    if len(text) > LONGEST:
-        text = text[:LONGEST] + "…"
-    if "\x00" in text:
-        text = text.replace("\x00", "\\x00")
-    return text.encode("utf-8", "backslashreplace").decode()
-
-
 def _text(error: object) -> str:
     if isinstance(error, BaseException):
-        return f"{type(error).__name__}: {error}"
+        return error_text(error)
     if isinstance(error, str | PermanentError | TransientError):
         return str(error)
     raise SettingsError(f"errors contains {error!r}; give PermanentError(source, message) values.")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any, ClassVar, Self
@@ -167,7 +167,7 @@ class Store(ABC):
         claims = await self._claim(wanted)
         if claims:
             if time.monotonic() >= self._tend_at:
-                self._spawn(self.tend())
+                self._spawn(self.tend)
         elif (await self.tend()).total:
             claims = await self._claim(wanted)
         return claims
@@ -244,7 +244,7 @@ class Store(ABC):
             timeout = min(timeout, max(due, 0.01))
         return await self.wakeups.wait(queue, since=since, timeout=timeout)
 
-    def _spawn(self, work: Any) -> None:
+    def _spawn(self, work: Callable[[], Awaitable[Any]]) -> None:
         task = asyncio.create_task(_quietly(work))
         self._background.add(task)
         task.add_done_callback(self._background.discard)
@@ -361,7 +361,7 @@ class Store(ABC):
         """Facts about the database for ``eventhub doctor``: versions, settings, sizes."""
 
 
-async def _quietly(work: Any) -> None:
+async def _quietly(work: Callable[[], Awaitable[Any]]) -> None:
     """Background work whose failure shows up again at the next call that needs its result."""
     with suppress(EventHubError):
-        await work
+        await work()

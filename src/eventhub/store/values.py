@@ -7,7 +7,7 @@ from hashlib import blake2b
 
 import msgspec
 
-from eventhub.core.events import DeadEvent, Event, Status
+from eventhub.core.events import DeadEvent, QueuedEvent, Status
 from eventhub.core.lifecycle import Outcome, State
 
 __all__ = [
@@ -111,10 +111,16 @@ class Claim(msgspec.Struct, frozen=True):
     """A delivery leased to a worker, with its event."""
 
     held: Held
-    event: Event
+    event: QueuedEvent
     max_attempts: int | None
-    lease_expires_at: datetime
-    claimed_at: datetime
+
+    @property
+    def claimed_at(self) -> datetime:
+        return self.event.updated_at
+
+    @property
+    def lease_expires_at(self) -> datetime:
+        return self.event.lease_expires_at or self.event.updated_at
 
 
 class Wanted(msgspec.Struct, frozen=True, kw_only=True):

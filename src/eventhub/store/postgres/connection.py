@@ -28,6 +28,7 @@ PACKAGE = "eventhub.store.postgres"
 OLDEST_SERVER = 14
 SETTINGS = {"application_name": "eventhub", "jit": "off"}
 LOCK = "SELECT pg_advisory_xact_lock(hashtext('eventhub.migrate'))"
+FIND_META = "SELECT EXISTS (SELECT 1 FROM pg_catalog.pg_tables WHERE schemaname = 'eventhub' AND tablename = 'meta')"
 CONNECT_SECONDS = 10
 
 
@@ -95,7 +96,9 @@ async def migrate(pool: asyncpg.Pool[asyncpg.Record], url: str) -> int:
 
 
 async def _version(connection: Any) -> int:
-    if not await connection.fetchval("SELECT to_regclass('eventhub.meta') IS NOT NULL"):
+    # Not to_regclass: it may answer from this session's cache, and then a table that another process has made while
+    # this one waited for the lock would not be seen.
+    if not await connection.fetchval(FIND_META):
         return 0
     return int(await connection.fetchval("SELECT value FROM eventhub.meta WHERE key = 'schema_version'"))
 

@@ -402,5 +402,5 @@ def _same(moment: datetime) -> datetime:
 def _claims(rows: list[Any], lease: timedelta) -> list[Claim]:
     if not rows:
         return []
-    until = rows[0][16]
+    until = rows[0][17]
     return to_claims(rows, raised=0, now=until - lease, until=until, time=_same)

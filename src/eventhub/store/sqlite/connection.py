@@ -19,6 +19,7 @@ __all__ = ["BUSY_SECONDS", "check_library", "connect", "migrate", "translated"]
 
 BUSY_SECONDS = 10.0
 PACKAGE = "eventhub.store.sqlite"
+FIND_META = "SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'eventhub_meta')"
 GET_VERSION = "SELECT value FROM eventhub_meta WHERE key = 'schema_version'"
 SET_VERSION = (
     "INSERT INTO eventhub_meta VALUES ('schema_version', ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value"
@@ -100,7 +101,9 @@ def migrate(connection: apsw.Connection, path: str) -> int:
 
 
 def _version(connection: apsw.Connection) -> int:
-    if not connection.table_exists(None, "eventhub_meta"):
+    # Not table_exists: it answers from the connection's memory, where a table that another process has just made is
+    # still missing.
+    if not connection.execute(FIND_META).get:
         return 0
     return int(connection.execute(GET_VERSION).get)
 

@@ -8,13 +8,13 @@ taken AS (
   UPDATE eventhub.deliveries SET state = 1, fence = fence + 1, attempts = attempts + 1, worker = $3,
          due = coalesce($7, now()) + $4::interval, max_attempts = coalesce($6, max_attempts)
   WHERE ctid = ANY (ARRAY (SELECT tid FROM pick))
-  RETURNING id, event_id, fence, attempts, failures, lane, max_attempts, due),
+  RETURNING id, event_id, route, fence, attempts, failures, lane, max_attempts, due),
 logged AS (
   INSERT INTO eventhub.event_log (event_id, delivery_id, action, worker, attempt, fence, created_at)
   SELECT event_id, id, 'PICKED', $3, attempts, fence, coalesce($7, now()) FROM taken)
 SELECT t.id, t.fence, t.attempts, t.failures, t.lane, t.max_attempts, e.type, e.payload, e.metadata, e.tags, e.title,
-       e.description, e.ordering_key, e.idempotency_key, e.created_at, t.event_id, t.due
-FROM taken t JOIN eventhub.events e ON e.id = t.event_id ORDER BY t.event_id;
+       e.description, e.ordering_key, e.idempotency_key, e.created_at, t.event_id, r.queue, t.due
+FROM taken t JOIN eventhub.events e ON e.id = t.event_id JOIN eventhub.routes r ON r.id = t.route ORDER BY t.event_id;
 
 -- name: claim_routes
 -- Several routes: look at the first few of each without locks, merge by age, then lock only what is taken.
@@ -31,13 +31,13 @@ taken AS (
   UPDATE eventhub.deliveries SET state = 1, fence = fence + 1, attempts = attempts + 1, worker = $3,
          due = coalesce($6, now()) + $4::interval, max_attempts = coalesce($5, max_attempts)
   WHERE ctid = ANY (ARRAY (SELECT tid FROM pick))
-  RETURNING id, event_id, fence, attempts, failures, lane, max_attempts, due),
+  RETURNING id, event_id, route, fence, attempts, failures, lane, max_attempts, due),
 logged AS (
   INSERT INTO eventhub.event_log (event_id, delivery_id, action, worker, attempt, fence, created_at)
   SELECT event_id, id, 'PICKED', $3, attempts, fence, coalesce($6, now()) FROM taken)
 SELECT t.id, t.fence, t.attempts, t.failures, t.lane, t.max_attempts, e.type, e.payload, e.metadata, e.tags, e.title,
-       e.description, e.ordering_key, e.idempotency_key, e.created_at, t.event_id, t.due
-FROM taken t JOIN eventhub.events e ON e.id = t.event_id ORDER BY t.event_id;
+       e.description, e.ordering_key, e.idempotency_key, e.created_at, t.event_id, r.queue, t.due
+FROM taken t JOIN eventhub.events e ON e.id = t.event_id JOIN eventhub.routes r ON r.id = t.route ORDER BY t.event_id;
 
 -- name: claim_ids
 -- Chosen deliveries, those of them that are ready.
@@ -49,13 +49,13 @@ taken AS (
   UPDATE eventhub.deliveries SET state = 1, fence = fence + 1, attempts = attempts + 1, worker = $2,
          due = coalesce($4, now()) + $3::interval
   WHERE ctid = ANY (ARRAY (SELECT tid FROM pick))
-  RETURNING id, event_id, fence, attempts, failures, lane, max_attempts, due),
+  RETURNING id, event_id, route, fence, attempts, failures, lane, max_attempts, due),
 logged AS (
   INSERT INTO eventhub.event_log (event_id, delivery_id, action, worker, attempt, fence, created_at)
   SELECT event_id, id, 'PICKED', $2, attempts, fence, coalesce($4, now()) FROM taken)
 SELECT t.id, t.fence, t.attempts, t.failures, t.lane, t.max_attempts, e.type, e.payload, e.metadata, e.tags, e.title,
-       e.description, e.ordering_key, e.idempotency_key, e.created_at, t.event_id, t.due
-FROM taken t JOIN eventhub.events e ON e.id = t.event_id ORDER BY t.event_id;
+       e.description, e.ordering_key, e.idempotency_key, e.created_at, t.event_id, r.queue, t.due
+FROM taken t JOIN eventhub.events e ON e.id = t.event_id JOIN eventhub.routes r ON r.id = t.route ORDER BY t.event_id;
 
 -- name: extend
 -- Only the current claim can lengthen its lease, and a lease that has ended may still be saved if nobody took it.

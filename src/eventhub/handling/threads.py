@@ -10,8 +10,11 @@ import inspect
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from contextvars import copy_context
 from queue import Empty, SimpleQueue
 from typing import Any, Final
+
+from eventhub.handling.texts import error_text
 
 __all__ = ["DaemonThreads", "Returned"]
 
@@ -29,6 +32,17 @@ class DaemonThreads:
     def __init__(self) -> None:
         self._idle: list[SimpleQueue[_Job]] = []
         self._lock = threading.Lock()
+
+    async def run(self, function: Callable[[Any], Any], argument: Any) -> Any:
+        """What the function gives back or raises. Cancelling ends the wait, but nothing stops a thread."""
+        context = copy_context()
+        value, error = await self.submit(lambda: context.run(function, argument))
+        if error is None:
+            return value
+        if isinstance(error, Exception) and not isinstance(error, StopIteration):
+            raise error
+        # A coroutine cannot pass these on, and a thread's SystemExit is not the program's.
+        raise RuntimeError(error_text(error)) from error
 
     def submit(self, call: Callable[[], Any]) -> asyncio.Future[Returned]:
         """Start the call; cancelling the future lets go of it, whatever the thread still does."""

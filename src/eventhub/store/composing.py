@@ -20,6 +20,7 @@ __all__ = ["Composer", "Details"]
 
 MAX_KEY: Final = 255
 MAX_TEXT: Final = 10_000
+LONGEST_DELAY: Final = timedelta(days=3650)
 PRIORITIES: Final = range(-1000, 1001)
 _REMEMBERED: Final = 4096
 
@@ -42,12 +43,15 @@ _FIELDS: Final = frozenset({"type", "payload"}) | Details.__optional_keys__
 
 
 class Composer:
-    """Makes the new events of one queue."""
+    """Makes the new events of one queue. Without ``route_by_tags`` the tags are kept, but nobody chooses by them."""
 
-    def __init__(self, queue: str, *, priority: int = 0, max_attempts: int | None = None) -> None:
+    def __init__(
+        self, queue: str, *, priority: int = 0, max_attempts: int | None = None, route_by_tags: bool = True
+    ) -> None:
         self._queue = queue
         self._priority = _priority(priority)
         self._max_attempts = max_attempts
+        self._route_by_tags = route_by_tags
         self._plain = Route(queue, (), self._priority)
         self._routes: dict[tuple[tuple[str, ...], int], Route] = {}
         self._types: set[str] = set()
@@ -89,13 +93,14 @@ class Composer:
         if not _FIELDS.issuperset(event):
             unknown = ", ".join(sorted(repr(field) for field in event if field not in _FIELDS))
             raise InvalidEventError(f"The event has no field {unknown}; it takes {', '.join(sorted(_FIELDS))}.")
-        if "type" not in event:
-            raise InvalidEventError("The event has no type; give one such as 'invoice.paid'.")
+        for field, remedy in (("type", "give one such as 'invoice.paid'"), ("payload", "give one; None is JSON's null")):
+            if field not in event:
+                raise InvalidEventError(f"The event has no {field}; {remedy}.")
         tags, sent_tags = _tags(event.get("tags"))
         priority = event.get("priority")
         return NewEvent(
             type=self._type(event["type"]),
-            payload=dump(event.get("payload")),
+            payload=dump(event["payload"]),
             route=self._route(tags, self._priority if priority is None else _priority(priority)),
             metadata=dump_metadata(event.get("metadata")),
             tags=sent_tags,
@@ -115,12 +120,12 @@ class Composer:
         return name
 
     def _route(self, tags: tuple[str, ...], priority: int) -> Route:
-        key = (tags, priority)
+        key = (tags if self._route_by_tags else (), priority)
         route = self._routes.get(key)
         if route is None:
             if len(self._routes) >= _REMEMBERED:
                 self._routes.clear()
-            route = self._routes[key] = Route(self._queue, tags, priority)
+            route = self._routes[key] = Route(self._queue, *key)
         return route
 
 
@@ -181,6 +186,6 @@ def _due(delay: object, deliver_at: object) -> dict[str, Any]:
         wait = delay if isinstance(delay, timedelta) else timedelta(seconds=delay)  # type: ignore[arg-type]
     except (TypeError, ValueError, OverflowError):
         raise InvalidEventError(f"delay is {delay!r}; give a timedelta or seconds.") from None
-    if wait < timedelta(0):
-        raise InvalidEventError(f"delay is {delay!r}; give 0 or more.")
+    if not timedelta(0) <= wait <= LONGEST_DELAY:
+        raise InvalidEventError(f"delay is {delay!r}; give seconds or a timedelta, from 0 to ten years.")
     return {"delay": wait} if wait else {}
