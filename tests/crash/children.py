@@ -1,6 +1,7 @@
 """Real processes for the crash tests, and the hand that kills, stops and replaces them."""
 
 import asyncio
+import contextlib
 import json
 import os
 import select
@@ -22,15 +23,20 @@ class Child:
 
     def __init__(self, process: str, pid: int, orders: History) -> None:
         self.process, self.pid, self._orders = process, pid, orders
-        self._descriptor = os.pidfd_open(pid)
+        self._descriptor: int | None = None
+        with contextlib.suppress(ProcessLookupError):  # its life may be over already
+            self._descriptor = os.pidfd_open(pid)
 
     @property
     def alive(self) -> bool:
-        return not select.select([self._descriptor], [], [], 0)[0]
+        if self._descriptor is not None and select.select([self._descriptor], [], [], 0)[0]:
+            self.close()
+        return self._descriptor is not None
 
     def send(self, number: signal.Signals) -> None:
-        if self.alive:
-            signal.pidfd_send_signal(self._descriptor, number)
+        if self._descriptor is not None:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(self._descriptor, number)
 
     def kill(self) -> None:
         """SIGKILL; the order is written down before it is given."""
@@ -41,7 +47,9 @@ class Child:
         await until(lambda: not self.alive, seconds, f"the end of {self.process}")
 
     def close(self) -> None:
-        os.close(self._descriptor)
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
 
 
 class Nursery:

@@ -39,7 +39,7 @@ _statements = itertools.count(1)
 
 
 def _arm(connection: apsw.Connection, die_at: int) -> None:
-    def before(_: apsw.Cursor, sql: str, __: apsw.Bindings | None) -> bool:
+    def before(_: apsw.Cursor, __: str, ___: Any) -> bool:
         if next(_statements) == die_at:
             os.kill(os.getpid(), signal.SIGKILL)
         return True
