@@ -3,7 +3,7 @@
 import pytest
 
 from eventhub.core.events import Status
-from eventhub.core.lifecycle import Bury, Complete, Reason, Release, Retry, State
+from eventhub.core.lifecycle import Bury, Complete, Outcome, Reason, Release, Retry, State
 from eventhub.store import Store
 from eventhub.store.values import Held, Report
 from tests.conformance.support import (
@@ -216,7 +216,7 @@ async def test_an_event_completed_by_hand_keeps_its_failures(store: Store) -> No
 async def test_a_large_batch_of_every_kind_is_settled_in_one_call(store: Store) -> None:
     await publish(store, *(new(payload=n) for n in range(400)))
     claims = await take(store, 400)
-    kinds = [Complete(), Retry("later", MINUTE), Bury("bad"), Release()]
+    kinds: list[Outcome] = [Complete(), Retry("later", MINUTE), Bury("bad"), Release()]
     answers = await store.settle([Report(c.held, kinds[n % 4]) for n, c in enumerate(claims)], now=START)
     assert all(answer.accepted for answer in answers)
     assert [answer.id for answer in answers] == ids(claims)

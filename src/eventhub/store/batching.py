@@ -23,6 +23,11 @@ Answer = list[R] | Exception
 """The results of one call's items, in their order, or the error that only this call has."""
 
 
+def _concerns_all(error: Exception) -> bool:
+    """Whether the database itself has trouble; a plain StoreError is about what one call wanted to store."""
+    return isinstance(error, StoreError) and type(error) is not StoreError
+
+
 class Batcher(Generic[T, R]):
     """Gathers concurrent calls into batches of up to ``limit`` items, at most ``lanes`` of them on their way."""
 
@@ -78,7 +83,7 @@ class Batcher(Generic[T, R]):
                 future.cancel()
             raise
         except Exception as error:  # noqa: BLE001 - the error belongs to the callers
-            if len(calls) > 1 and not isinstance(error, StoreError):
+            if len(calls) > 1 and not _concerns_all(error):
                 for call in calls:  # one of them is to blame: let the others through
                     await self._answer([call])
                 return

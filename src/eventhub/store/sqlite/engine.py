@@ -199,6 +199,7 @@ class SqliteStore(Store):
         connection = connect(self._path, read_only=True)
         try:
             seen = connection.pragma("data_version")
+            self.wakeups.wake()  # whatever was written while nobody watched
             while True:
                 await asyncio.sleep(WATCH_SECONDS)
                 version = connection.pragma("data_version")
