@@ -93,13 +93,14 @@ DECLARE
   name text;
   made integer := 0;
 BEGIN
-  IF NOT pg_try_advisory_xact_lock(hashtext('eventhub.log_days')) THEN
-    RETURN 0;
-  END IF;
+  -- Whoever comes second waits: to write before the days are there would mean to write into the default partition, and
+  -- a row on its way there fails when its day is attached.
+  PERFORM pg_advisory_xact_lock(hashtext('eventhub.log_days'));
   FOR offset_days IN 0 .. days - 1 LOOP
     day := first + offset_days;
     name := 'event_log_' || to_char(day, 'YYYYMMDD');
-    IF to_regclass('eventhub.' || name) IS NULL THEN
+    -- Not to_regclass: it may not see what another session has made meanwhile.
+    IF NOT EXISTS (SELECT FROM pg_catalog.pg_tables t WHERE t.schemaname = 'eventhub' AND t.tablename = name) THEN
       BEGIN
         EXECUTE format('CREATE TABLE eventhub.%I (LIKE eventhub.event_log INCLUDING DEFAULTS)', name);
         EXECUTE format('ALTER TABLE eventhub.event_log ATTACH PARTITION eventhub.%I FOR VALUES FROM (%L) TO (%L)',
@@ -112,6 +113,9 @@ BEGIN
   END LOOP;
   RETURN made;
 END $$;
+
+-- The first days come with the table, so that nobody ever sees it without them.
+SELECT eventhub.make_log_days((now() AT TIME ZONE 'UTC')::date, 8);
 
 -- Deliveries that were given up, each with its event as it was. ``retried_at`` closes one.
 CREATE TABLE eventhub.dead_letters (
