@@ -1,4 +1,4 @@
-"""A process that opens a store, and so creates its tables; it can be told to die at a certain SQLite statement."""
+"""A process that opens a store, and so creates its tables, and uses it; it can die at a certain SQLite statement."""
 
 import asyncio
 import itertools
@@ -11,6 +11,7 @@ from typing import Any
 import apsw
 import msgspec
 
+from eventhub.queue import EventQueue
 from eventhub.store import open_store
 from tests.crash.history import History
 
@@ -50,6 +51,6 @@ def _arm(connection: apsw.Connection, die_at: int) -> None:
 async def migrate(arguments: Arguments, history: History) -> None:
     call = history.invoke("migrate")
     async with open_store(arguments.url) as store:
-        version = await store.schema_version()
-    call.ok([{"attempt": version}])
+        event = await EventQueue(store).publish("crash.test", {"token": arguments.process})
+    call.ok([{"id": event.id}])
     history.note("end")

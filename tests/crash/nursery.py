@@ -23,8 +23,9 @@ PR_SET_PDEATHSIG = 1
 
 def serve() -> None:
     roles = {role: importlib.import_module(f"tests.crash.{role}") for role in ROLES}
-    # Standard error is for tracebacks; what the hub warns of is expected here.
+    # Standard error is for tracebacks; what the hub and the driver's pool warn of is expected here.
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    logging.getLogger("asyncpg.pool").setLevel(logging.ERROR)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for children: the kernel takes them away
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     for line in sys.stdin:
