@@ -1,5 +1,7 @@
 """Reading: one event, lists of them, the log, and the numbers of a queue."""
 
+from typing import Any
+
 import pytest
 
 from eventhub.core.events import Status
@@ -25,7 +27,7 @@ from tests.conformance.support import (
 async def one_of_each(store: Store) -> dict[str, int]:
     """An event in every state an event can be in."""
     names = ["completed", "dead", "with_errors", "retrying", "leased", "parked", "behind", "later", "ready"]
-    details = {
+    details: dict[str, dict[str, Any]] = {
         "parked": {"key": "k", "park_when_dead": True},
         "behind": {"key": "k", "park_when_dead": True},
         "later": {"delay": MINUTE},

@@ -39,7 +39,7 @@ def _sqlite(text: str, options: dict[str, Any]) -> Store:
     path = text
     if text.startswith("sqlite:"):
         parts = urlsplit(text)
-        path = unquote(parts.netloc + parts.path).removeprefix("/") or ":memory:"
+        path = unquote(parts.netloc + parts.path).removeprefix("/" if "://" in text else "") or ":memory:"
         options = {**dict(parse_qsl(parts.query)), **options}
     if not path:
         raise SettingsError("The path of the store is empty; give one such as app.db, or :memory:.")

@@ -6,9 +6,6 @@ ORDER BY d.event_id LIMIT :limit;
 -- name: event
 SELECT * FROM eventhub_event_states WHERE id = :id;
 
--- name: event_exists
-SELECT 1 FROM eventhub_events WHERE id = :id;
-
 -- name: events_recent
 SELECT * FROM eventhub_event_states
 WHERE id < :before AND (:type IS NULL OR type = :type) AND (:queue IS NULL OR queue = :queue)

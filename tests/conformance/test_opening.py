@@ -1,0 +1,215 @@
+"""Opening and closing: many at once, again, by every way a store can be named, and nothing after the end."""
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import apsw
+import asyncpg
+import pytest
+
+from eventhub.core.lifecycle import Complete
+from eventhub.errors import SchemaMismatch, SettingsError, StoreClosed
+from eventhub.store import Store, open_store
+from eventhub.store.values import EventFilter, Held, Report
+from tests.conformance.support import MINUTE, QUEUE, new, publish_one, seconds, take
+
+HELD = Held(1, 1)
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+def fresh_url(request: pytest.FixtureRequest) -> str:
+    """A database without any tables."""
+    if request.param == "sqlite":
+        return str(request.getfixturevalue("sqlite_path"))
+    url: str = request.getfixturevalue("postgres_url")
+    return url
+
+
+async def set_version(url: str, version: str) -> None:
+    if url.startswith("postgresql"):
+        connection = await asyncpg.connect(url)
+        await connection.execute("UPDATE eventhub.meta SET value = $1 WHERE key = 'schema_version'", version)
+        await connection.close()
+    else:
+        direct = apsw.Connection(url)
+        direct.execute("UPDATE eventhub_meta SET value = ? WHERE key = 'schema_version'", (version,))
+        direct.close()
+
+
+async def test_many_stores_may_open_a_fresh_database_at_once(fresh_url: str) -> None:
+    stores = [open_store(fresh_url) for _ in range(6)]
+    await asyncio.gather(*(store.open() for store in stores))
+    assert {await store.schema_version() for store in stores} == {1}
+    for store in stores:
+        await publish_one(store)
+    assert len(await take(stores[0], 100)) == 6
+    for store in stores:
+        await store.close()
+
+
+async def test_many_processes_may_open_a_fresh_database_at_once(fresh_url: str) -> None:
+    program = f"""
+import asyncio
+from eventhub.store import open_store
+from tests.conformance.support import publish_one
+async def main():
+    async with open_store({fresh_url!r}) as store:
+        for _ in range(5):
+            await publish_one(store, now=None)
+asyncio.run(main())
+"""
+    processes = [
+        await asyncio.create_subprocess_exec(sys.executable, "-c", program, stderr=asyncio.subprocess.PIPE)
+        for _ in range(4)
+    ]
+    errors = [(await process.communicate())[1] for process in processes]
+    assert errors == [b""] * 4
+    async with open_store(fresh_url) as store:
+        assert len(await take(store, 100, now=None)) == 20
+
+
+async def test_a_store_opens_itself_on_first_use(fresh_url: str) -> None:
+    store = open_store(fresh_url)
+    await publish_one(store)
+    assert len(await take(store)) == 1
+    await store.close()
+
+
+async def test_first_uses_at_once_open_it_once(fresh_url: str) -> None:
+    store = open_store(fresh_url)
+    await asyncio.gather(*(publish_one(store) for _ in range(10)))
+    assert len(await take(store, 100)) == 10
+    await store.close()
+
+
+async def test_what_was_stored_is_there_after_opening_again(fresh_url: str) -> None:
+    async with open_store(fresh_url) as store:
+        number = await publish_one(store, payload="kept", key="k")
+    async with await open_store(fresh_url) as store:
+        event = await store.event(number)
+        assert event is not None
+        assert event.payload == "kept"
+        (claim,) = await take(store)
+        assert claim.event.id == number
+        assert await publish_one(store) > number
+
+
+async def test_tables_of_a_newer_version_are_refused_with_a_remedy(fresh_url: str) -> None:
+    async with open_store(fresh_url):
+        pass
+    await set_version(fresh_url, "999")
+    store = open_store(fresh_url)
+    with pytest.raises(SchemaMismatch, match=r"version 999, this eventhub knows up to 1\. Upgrade eventhub"):
+        await store.open()
+    with pytest.raises(SchemaMismatch):
+        await publish_one(store)
+    await set_version(fresh_url, "1")
+    await publish_one(store)
+    await store.close()
+
+
+OPERATIONS: dict[str, Callable[[Store], Awaitable[Any]]] = {
+    "open": lambda store: store.open(),
+    "publish": lambda store: store.publish([new()]),
+    "publish nothing": lambda store: store.publish([]),
+    "claim": lambda store: store.claim(QUEUE, worker="w", lease=MINUTE),
+    "claim_ids": lambda store: store.claim_ids([1], worker="w", lease=MINUTE),
+    "extend": lambda store: store.extend([HELD], MINUTE),
+    "settle": lambda store: store.settle([Report(HELD, Complete())]),
+    "tend": lambda store: store.tend(),
+    "recover": lambda store: store.recover(QUEUE),
+    "take_back": lambda store: store.take_back(["w"]),
+    "wait": lambda store: store.wait(QUEUE, since=store.wakeups.mark(QUEUE), timeout=5),
+    "next_due": lambda store: store.next_due(),
+    "ready": lambda store: store.ready(QUEUE),
+    "current": lambda store: store.current([1]),
+    "event": lambda store: store.event(1),
+    "events": lambda store: store.events(EventFilter()),
+    "log": lambda store: store.log(1),
+    "stats": lambda store: store.stats(),
+    "dead": lambda store: store.dead(),
+    "dead_event": lambda store: store.dead_event(1),
+    "retry_dead": lambda store: store.retry_dead([1], by="me"),
+    "purge_dead": lambda store: store.purge_dead(older_than=seconds(1)),
+    "unpark": lambda store: store.unpark(QUEUE, "k", by="me"),
+    "reset": lambda store: store.reset(1, reason="why"),
+    "record_results": lambda store: store.record_results(HELD, [("h", "success", None)]),
+    "handler_results": lambda store: store.handler_results([1]),
+    "guard": lambda store: store.guard(1, "step"),
+    "is_guarded": lambda store: store.is_guarded(1, "step"),
+    "schema_version": lambda store: store.schema_version(),
+    "describe": lambda store: store.describe(),
+}
+
+
+async def test_nothing_works_on_a_closed_store(store: Store) -> None:
+    await store.close()
+    assert store.closed
+    for operation in OPERATIONS.values():
+        with pytest.raises(StoreClosed, match="closed"):
+            await operation(store)
+
+
+def test_every_operation_of_the_contract_is_tried_above() -> None:
+    public = {name for name in vars(Store) if not name.startswith("_")} - {"close", "closed"}
+    assert public == {name.split(maxsplit=1)[0] for name in OPERATIONS}
+
+
+async def test_closing_twice_or_unopened_is_harmless(store: Store, store_url: str) -> None:
+    await asyncio.gather(store.close(), store.close())
+    await store.close()
+    unopened = open_store(store_url)
+    await unopened.close()
+    with pytest.raises(StoreClosed, match="open it again with open_store"):
+        await unopened.open()
+
+
+async def test_closing_one_store_leaves_the_others_alone(store: Store, store_url: str) -> None:
+    async with open_store(store_url) as other:
+        await publish_one(other)
+    assert len(await take(store)) == 1
+
+
+@pytest.mark.parametrize("form", ["{path}", "sqlite:///{path}", "sqlite:{path}", "sqlite:///{path}?synchronous=NORMAL"])
+async def test_a_file_can_be_named_in_several_ways(sqlite_path: Path, form: str) -> None:
+    async with open_store(form.format(path=sqlite_path)) as store:
+        await publish_one(store)
+    async with open_store(sqlite_path) as store:
+        assert len(await take(store)) == 1
+
+
+@pytest.mark.parametrize("url", [":memory:", "sqlite://", "sqlite:///:memory:"])
+async def test_a_store_in_memory_is_its_own(url: str) -> None:
+    async with open_store(url) as one, open_store(url) as other:
+        await publish_one(one)
+        assert len(await take(one)) == 1
+        assert await take(other) == []
+
+
+@pytest.mark.parametrize(
+    ("url", "options", "problem"),
+    [
+        ("", {}, "The path of the store is empty"),
+        ("mysql://me:secret@host/db", {}, r"mysql://host/db is not a store URL"),
+        ("x.db", {"synchronous": "OFF"}, "synchronous is 'OFF'; give one of FULL, NORMAL, EXTRA"),
+        ("x.db", {"pool_size": 5}, "Unknown option pool_size"),
+        ("sqlite:///x.db?cache=shared", {}, "Unknown option cache"),
+        ("postgresql://host/db", {"synchronous": "FULL"}, "Unknown option synchronous"),
+    ],
+)
+def test_a_store_that_cannot_be_named_so_is_refused(url: str, options: dict[str, Any], problem: str) -> None:
+    with pytest.raises(SettingsError, match=problem) as caught:
+        open_store(url, **options)
+    assert "secret" not in str(caught.value)
+
+
+async def test_a_file_is_as_durable_as_asked_for(sqlite_path: Path) -> None:
+    async with open_store(sqlite_path) as store:
+        facts = await store.describe()
+        assert (facts["synchronous"], facts["journal_mode"]) == ("FULL", "wal")
+        assert await store._writer.run(lambda c: c.pragma("synchronous")) == 2  # type: ignore[attr-defined]
+    async with open_store(sqlite_path, synchronous="normal") as store:
+        assert await store._writer.run(lambda c: c.pragma("synchronous")) == 1  # type: ignore[attr-defined]
