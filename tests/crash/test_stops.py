@@ -11,7 +11,7 @@ import pytest
 
 from eventhub.clock import ManualClock
 from eventhub.core.events import Action, QueuedEvent, Status
-from eventhub.core.lifecycle import Complete
+from eventhub.core.lifecycle import Bury, Complete, Outcome, Release, Retry
 from eventhub.errors import ClaimLost
 from eventhub.queue import EventQueue
 from eventhub.store import Store, open_store
@@ -339,3 +339,27 @@ async def test_a_fence_from_the_past_is_refused_whatever_the_report(store: Store
     answers = await store.settle([settle(fence) for fence in (0, 1, 2, 4)])
     assert [answer.accepted for answer in answers] == [False] * 4
     assert await actions(store, event.id) == before
+
+
+@pytest.mark.parametrize(
+    ("outcome", "words"),
+    [
+        (Complete(), ["COMPLETED"]),
+        (Retry("not now"), ["FAILED"]),
+        (Release(), ["RELEASED"]),
+        (Bury("never"), ["FAILED", "DEAD"]),
+    ],
+    ids=["complete", "retry", "release", "bury"],
+)
+async def test_a_zombie_in_the_same_batch_as_its_successor_leaves_no_trace(
+    store: Store, queue: EventQueue, outcome: Outcome, words: list[str]
+) -> None:
+    event = await queue.publish("crash.test", {"token": "batch"})
+    first = await queue.poll()
+    assert first is not None
+    await queue.fail(first, "not now", delay=0)
+    assert await queue.poll() is not None
+    before = await actions(store, event.id)
+    answers = await store.settle([Report(Held(event.id, fence), outcome) for fence in (1, 2)])
+    assert [answer.accepted for answer in answers] == [False, True]
+    assert [action for action, _, _ in (await actions(store, event.id))[len(before) :]] == words

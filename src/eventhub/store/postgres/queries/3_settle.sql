@@ -30,7 +30,7 @@ logged AS (
                                   created_at)
   SELECT g.event_id, g.id, 'COMPLETED', g.worker, g.attempts, g.fence, r.status_code, r.execution_ms,
          coalesce($7, now())
-  FROM gone g JOIN report r ON r.id = g.id)
+  FROM gone g JOIN report r ON r.id = g.id AND r.fence = g.fence)
 SELECT id, fence FROM gone;
 
 -- name: fail
