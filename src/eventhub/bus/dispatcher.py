@@ -15,18 +15,17 @@ from collections.abc import Callable, Coroutine, Sequence
 from datetime import timedelta
 from typing import Any, Final
 
-import structlog
-
 from eventhub.bus.flights import Flight
 from eventhub.bus.parts import Parts
 from eventhub.core.lifecycle import Release, State
 from eventhub.errors import StoreClosed, StoreError
 from eventhub.handling.backoff import Backoff
+from eventhub.handling.logs import get_logger
 from eventhub.store.values import Held, Report
 
 __all__ = ["Dispatcher"]
 
-log = structlog.get_logger("eventhub.bus")
+log = get_logger("eventhub.bus")
 
 PAGE: Final = 500
 TEND_EVERY: Final = 0.1

@@ -13,20 +13,19 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
-import structlog
-
 from eventhub.bus.calling import GRACE
 from eventhub.bus.dispatcher import Dispatcher
 from eventhub.bus.flights import Flight
 from eventhub.bus.parts import Parts
 from eventhub.core.lifecycle import Release
 from eventhub.errors import EventBusShutdownError, StoreError
+from eventhub.handling.logs import get_logger
 from eventhub.store.values import Report
 from eventhub.store.workers import retire
 
 __all__ = ["Ending"]
 
-log = structlog.get_logger("eventhub.bus")
+log = get_logger("eventhub.bus")
 
 LAST_WORDS: Final = 5.0
 """Seconds for what is on its way to the store already: outcomes being written, claims being made."""

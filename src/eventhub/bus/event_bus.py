@@ -14,8 +14,6 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any, Literal, Self, TypeVar
 
-import structlog
-
 from eventhub.bus.breaker import BreakerSettings
 from eventhub.bus.counters import Counters, TypeCounters
 from eventhub.bus.dispatcher import Dispatcher
@@ -32,13 +30,14 @@ from eventhub.core.lifecycle import Bury, Complete, Outcome, Retry
 from eventhub.core.matching import check_name
 from eventhub.core.retry import RetryPolicy
 from eventhub.errors import EventHubError, InvalidEventError
+from eventhub.handling.logs import get_logger
 from eventhub.store import Store, open_store
 from eventhub.store.composing import Composer
 from eventhub.store.workers import new_worker
 
 __all__ = ["EventBus"]
 
-log = structlog.get_logger("eventhub.bus")
+log = get_logger("eventhub.bus")
 
 H = TypeVar("H", bound=Handler)
 

@@ -7,15 +7,14 @@ from collections.abc import Callable, Coroutine, Iterator
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-import structlog
-
 from eventhub.errors import StoreClosed
+from eventhub.handling.logs import get_logger
 from eventhub.store.contract import Store
 from eventhub.store.values import Claim
 
 __all__ = ["Flight", "Flights"]
 
-log = structlog.get_logger("eventhub.bus")
+log = get_logger("eventhub.bus")
 
 EXTENSIONS_PER_LEASE: Final = 3
 

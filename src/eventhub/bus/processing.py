@@ -18,7 +18,6 @@ from datetime import timedelta
 from typing import Final
 
 import msgspec
-import structlog
 
 from eventhub.bus.breaker import Breaker
 from eventhub.bus.calling import Caller
@@ -28,11 +27,12 @@ from eventhub.bus.subscriptions import Matched, Subscription
 from eventhub.core.lifecycle import Bury, Complete, Outcome, Release, Retry
 from eventhub.errors import StoreClosed, StoreError
 from eventhub.handling.backoff import Backoff
+from eventhub.handling.logs import get_logger
 from eventhub.store.values import Report
 
 __all__ = ["Failure", "Processor", "Rules"]
 
-log = structlog.get_logger("eventhub.bus")
+log = get_logger("eventhub.bus")
 
 SUCCESS: Final = "success"
 FAILED: Final = "transient"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, Final, Self, Unpack
+from typing import Any, Final, Literal, Self, Unpack
 
 from eventhub.clock import Clock
 from eventhub.core.events import Event, QueuedEvent, Status
@@ -29,11 +29,14 @@ _DEFAULT_LEASE: Final = timedelta(minutes=1)
 class EventQueue:
     """A named queue in a database: every event goes to exactly one poller at a time, oldest first.
 
-    ``target`` is a path, a store URL or an open store that others use too. Nothing is opened before the first
-    use. ``abandoned_after`` is the lease of a poll: an event not finalized or extended in that time is given
-    to another poller. ``max_attempts`` ends an event that fails, or loses its worker, that many times; None
-    means no limit. ``retry_after`` is the wait before a failed event is tried again, by default
-    ``abandoned_after``. ``clock`` is for tests: any object with ``now()``; None means the database's clock.
+    ``target`` is a path, a store URL or an open store that others use too. Nothing is opened before the first use.
+
+    - ``abandoned_after``: the lease of a poll; an event not finalized or extended by then goes to another poller.
+    - ``max_attempts`` ends an event that fails, or loses its worker, that many times; None means no limit.
+    - ``retry_after``: the wait before a failed event is tried again, by default ``abandoned_after``.
+    - ``on_dead``: a dead event lets the others of its ordering key go on (``"skip"``), or holds them until
+      somebody retries it or calls ``unpark`` (``"park"``).
+    - ``clock``: for tests, any object with ``now()``; None means the database's clock.
     """
 
     def __init__(
@@ -45,6 +48,7 @@ class EventQueue:
         max_attempts: int | None = None,
         retry_after: timedelta | float | None = None,
         priority: int = 0,
+        on_dead: Literal["skip", "park"] = "skip",
         clock: Clock | None = None,
         worker: str | None = None,
     ) -> None:
@@ -55,13 +59,17 @@ class EventQueue:
         )
         if max_attempts is not None and (not isinstance(max_attempts, int) or max_attempts < 1):
             raise SettingsError(f"max_attempts is {max_attempts!r}; give 1 or more, or None for no limit.")
+        if on_dead not in ("skip", "park"):
+            raise SettingsError(f"on_dead is {on_dead!r}; give 'skip' or 'park'.")
         self.max_attempts = max_attempts
         self.clock = clock
         self.store: Store = target if isinstance(target, Store) else open_store(os.fspath(target))
         self._owns_store = not isinstance(target, Store)
         self._owns_name = worker is None
         self.worker = new_worker() if worker is None else worker
-        self._composer = Composer(self.name, priority=priority, max_attempts=max_attempts)
+        self._composer = Composer(
+            self.name, priority=priority, max_attempts=max_attempts, park_when_dead=on_dead == "park"
+        )
         self._claims = ClaimMemory()
         self._reporter = Reporter(self, self._claims)
 
@@ -194,6 +202,10 @@ class EventQueue:
         await self._reporter.extend(event, longer, fence=fence)
 
     # -------------------------------------------------------------- numbers
+
+    async def unpark(self, ordering_key: str, *, by: str = "operator") -> bool:
+        """Let a key go on past the dead event that holds it; False when nothing holds it. The dead letter stays."""
+        return await self.store.unpark(self.name, ordering_key, by=by, now=self.now())
 
     async def stats(self) -> QueueStats:
         """The queue in numbers: depth by status, ages, attempts, latency, failure rate."""

@@ -7,12 +7,11 @@ from datetime import timedelta
 from time import perf_counter
 from typing import Final
 
-import structlog
-
 from eventhub.core.events import Status
 from eventhub.core.lifecycle import Bury, Complete, Outcome, Reason
 from eventhub.core.outcomes import HandlerResult, PermanentError, Success, TransientError, verdict
 from eventhub.errors import ClaimLost
+from eventhub.handling.logs import get_logger
 from eventhub.handling.texts import clean
 from eventhub.queue.handlers import SUCCESS, Handler, Handlers
 from eventhub.queue.jobs import Job
@@ -21,7 +20,7 @@ from eventhub.queue.verdicts import after_failure, join_errors
 
 __all__ = ["Passes", "to_record"]
 
-log = structlog.get_logger("eventhub.queue")
+log = get_logger("eventhub.queue")
 
 Record = Callable[[Job, str, HandlerResult], Awaitable[bool]]
 

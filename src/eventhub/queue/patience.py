@@ -6,14 +6,13 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
-import structlog
-
 from eventhub.errors import SchemaMismatch, StoreClosed, StoreError
 from eventhub.handling.backoff import Backoff
+from eventhub.handling.logs import get_logger
 
 __all__ = ["LASTING", "Patience"]
 
-log = structlog.get_logger("eventhub.queue")
+log = get_logger("eventhub.queue")
 T = TypeVar("T")
 
 LASTING: Final = (StoreClosed, SchemaMismatch)

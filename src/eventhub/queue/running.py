@@ -12,11 +12,11 @@ from time import monotonic
 from typing import Any, Final
 
 import msgspec
-import structlog
 
 from eventhub.core.lifecycle import Bury, Complete, Release
 from eventhub.core.outcomes import HandlerResult
 from eventhub.errors import ClaimLost, StoreError
+from eventhub.handling.logs import get_logger
 from eventhub.queue.claims import claim_lost
 from eventhub.queue.event_queue import EventQueue
 from eventhub.queue.handlers import Handlers
@@ -29,7 +29,7 @@ from eventhub.store.values import Claim, Report, Settled
 
 __all__ = ["Run", "RunSettings"]
 
-log = structlog.get_logger("eventhub.queue")
+log = get_logger("eventhub.queue")
 
 FAIR_SHARE: Final = 0.005
 """Seconds that a runner may work before the other tasks of the loop get a turn."""

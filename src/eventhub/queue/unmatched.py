@@ -6,14 +6,13 @@ from collections import OrderedDict
 from datetime import timedelta
 from typing import Final, Literal
 
-import structlog
-
 from eventhub.core.events import QueuedEvent
 from eventhub.core.lifecycle import Complete, Outcome, Release
+from eventhub.handling.logs import get_logger
 
 __all__ = ["OnUnmatched", "Unmatched"]
 
-log = structlog.get_logger("eventhub.queue")
+log = get_logger("eventhub.queue")
 
 OnUnmatched = Literal["retry", "complete"]
 

@@ -39,18 +39,26 @@ class Details(TypedDict, total=False):
     priority: int | None
 
 
-_FIELDS: Final = frozenset({"type", "payload"}) | Details.__optional_keys__
+_NEEDED: Final = {"type": "give one such as 'invoice.paid'", "payload": "give one; None is JSON's null"}
+_FIELDS: Final = frozenset(_NEEDED) | Details.__optional_keys__
 
 
 class Composer:
     """Makes the new events of one queue. Without ``route_by_tags`` the tags are kept, but nobody chooses by them."""
 
     def __init__(
-        self, queue: str, *, priority: int = 0, max_attempts: int | None = None, route_by_tags: bool = True
+        self,
+        queue: str,
+        *,
+        priority: int = 0,
+        max_attempts: int | None = None,
+        park_when_dead: bool = False,
+        route_by_tags: bool = True,
     ) -> None:
         self._queue = queue
         self._priority = _priority(priority)
         self._max_attempts = max_attempts
+        self._park_when_dead = park_when_dead
         self._route_by_tags = route_by_tags
         self._plain = Route(queue, (), self._priority)
         self._routes: dict[tuple[tuple[str, ...], int], Route] = {}
@@ -93,7 +101,7 @@ class Composer:
         if not _FIELDS.issuperset(event):
             unknown = ", ".join(sorted(repr(field) for field in event if field not in _FIELDS))
             raise InvalidEventError(f"The event has no field {unknown}; it takes {', '.join(sorted(_FIELDS))}.")
-        for field, remedy in (("type", "give one such as 'invoice.paid'"), ("payload", "give one; None is JSON's null")):
+        for field, remedy in _NEEDED.items():
             if field not in event:
                 raise InvalidEventError(f"The event has no {field}; {remedy}.")
         tags, sent_tags = _tags(event.get("tags"))
@@ -108,6 +116,7 @@ class Composer:
             description=_text("description", event.get("description"), MAX_TEXT),
             ordering_key=_key("ordering_key", event.get("ordering_key")),
             idempotency_key=_key("idempotency_key", event.get("idempotency_key")),
+            park_when_dead=self._park_when_dead,
             max_attempts=self._max_attempts,
             **_due(event.get("delay"), event.get("deliver_at")),
         )
