@@ -171,16 +171,25 @@ class PostgresStore(Store):
         """The routes of a queue: another process may have added one, so an empty claim looks again."""
         known_at, known = self._queue_routes.get(queue, (0.0, []))
         age = time.monotonic() - known_at
-        if not known or age > (0.05 if fresh else ROUTES_SECONDS):
+        if fresh or not known or age > ROUTES_SECONDS:
             known = [tuple(row) for row in await self._fetch(SQL.queue_routes, queue)]
             self._queue_routes[queue] = (time.monotonic(), known)
         return known
 
     async def _claim_routes(self, routes: list[int], limit: int, wanted: Wanted) -> list[Any]:
+        if len(routes) == 1:
+            return await self._claim_route(routes[0], limit, wanted)
         asked = (limit, wanted.worker, wanted.lease)
-        if len(routes) > 1:
-            return await self._fetch(SQL.claim_routes, routes, *asked, wanted.max_attempts, wanted.now)
-        (route,) = routes
+        rows = await self._fetch(SQL.claim_routes, routes, *asked, wanted.max_attempts, wanted.now)
+        if not rows and await self._fetch(SQL.any_ready, routes):
+            # Others hold the oldest of all just now. One by one, a claim steps over what is held.
+            for route in routes:
+                if len(rows) < limit:
+                    rows += await self._claim_route(route, limit - len(rows), wanted)
+        return rows
+
+    async def _claim_route(self, route: int, limit: int, wanted: Wanted) -> list[Any]:
+        asked = (limit, wanted.worker, wanted.lease)
         rows: list[Any] = []
         for start in {0 if wanted.now is not None else self._floors.start(route): None, 0: None}:
             started = time.monotonic()
@@ -196,7 +205,17 @@ class PostgresStore(Store):
     async def _extend(self, held: Sequence[Held], lease: timedelta, now: datetime | None) -> set[int]:
         ordered = sorted(held, key=lambda claim: claim.id)
         rows = await self._fetch(SQL.extend, [c.id for c in ordered], [c.fence for c in ordered], lease, now)
-        return {claim.id for claim in held} - {row[0] for row in rows}
+        lost = {claim.id for claim in held} - {row[0] for row in rows}
+        if lost:  # or extended by another call at the same moment, which hides the row from a statement that waited
+            missed = [claim for claim in ordered if claim.id in lost]
+
+            async def again(connection: Any) -> list[Any]:
+                await connection.fetch(SQL.hold_deliveries, [c.id for c in missed])
+                columns = [c.id for c in missed], [c.fence for c in missed]
+                return await connection.fetch(SQL.extend, *columns, lease, now)  # type: ignore[no-any-return]
+
+            lost -= {row[0] for row in await self._transact(again)}
+        return lost
 
     # --------------------------------------------------------------- settle
 
@@ -207,12 +226,14 @@ class PostgresStore(Store):
         else:
             settled, freed = await self._transact(lambda connection: settling.settle(connection, reports, now))
             self._floors.lower(freed)
-        mended = settling.with_their_lanes(reports, settled)
-        if mended:
-            known = list(mended.values())
-            again, freed = await self._transact(lambda connection: settling.settle(connection, known, now))
+        again = settling.to_try_again(reports, settled)
+        if again:
+            known = list(again.values())
+            answers, freed = await self._transact(
+                lambda connection: settling.settle(connection, known, now, hold=True)
+            )
             self._floors.lower(freed)
-            for position, answer in zip(mended, again, strict=True):
+            for position, answer in zip(again, answers, strict=True):
                 settled[position] = answer
         return settled
 

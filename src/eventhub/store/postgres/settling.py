@@ -25,14 +25,21 @@ def to_current(row: Any) -> Current:
     return Current(number, fence, attempts, State(state), worker, due, lane, max_attempts)
 
 
-async def settle(connection: Any, reports: list[Report], now: datetime | None) -> tuple[list[Settled], Freed]:
-    """Apply reports, sorted by id so that two batches cannot wait for each other in a circle."""
+async def settle(
+    connection: Any, reports: list[Report], now: datetime | None, *, hold: bool = False
+) -> tuple[list[Settled], Freed]:
+    """Apply reports, sorted by id so that two batches cannot wait for each other in a circle.
+
+    Several kinds of outcome are several statements, so their rows are locked beforehand, in order.
+    """
     first = {_claim(report): report for report in reversed(reports)}
     ordered = [first[claim] for claim in sorted(first)]
     lanes = lanes_of(ordered)
     freed: Freed = []
     if lanes:
         await connection.fetch(SQL.hold_lanes, lanes)
+    if hold or len({type(report.outcome) for report in ordered}) > 1:
+        await connection.fetch(SQL.hold_deliveries, [report.held.id for report in ordered])
     done = await _complete(connection, [r for r in ordered if isinstance(r.outcome, Complete)], now)
     done |= await bury(connection, [r for r in ordered if isinstance(r.outcome, Bury)], now, last_action="FAILED")
     for rows in (
@@ -60,20 +67,26 @@ def _claim(report: Report) -> tuple[int, int]:
     return report.held.id, report.held.fence
 
 
-def with_their_lanes(reports: list[Report], settled: list[Settled]) -> dict[int, Report]:
-    """By position: reports that were refused only because the caller did not know their lane, with that lane."""
-    mended: dict[int, Report] = {}
+def to_try_again(reports: list[Report], settled: list[Settled]) -> dict[int, Report]:
+    """By position: reports that were refused although their claim is current, with the lane they have.
+
+    Either the caller did not know their lane, or their row was changed while the statement waited for it, as by a
+    lease that was extended meanwhile: the statement then does not see the row it has locked.
+    """
+    accepted = {_claim(report) for report, answer in zip(reports, settled, strict=True) if answer.accepted}
+    again: dict[int, Report] = {}
     for position, (report, answer) in enumerate(zip(reports, settled, strict=True)):
         now = answer.current
         if (
-            not answer.accepted
-            and now is not None
+            now is not None
             and now.fence == report.held.fence
-            and now.lane != report.held.lane
+            and now.state is not State.PARKED
             and (now.state is State.LEASED) == report.leased
+            and (report.leased or isinstance(report.outcome, Complete | Bury))
+            and _claim(report) not in accepted
         ):
-            mended[position] = Report(Held(now.id, now.fence, now.lane), report.outcome, report.leased)
-    return mended
+            again[position] = Report(Held(now.id, now.fence, now.lane), report.outcome, report.leased)
+    return again
 
 
 async def advance(connection: Any, lanes: list[int], now: datetime | None) -> Freed:

@@ -39,6 +39,10 @@ SELECT t.id, t.fence, t.attempts, t.failures, t.lane, t.max_attempts, e.type, e.
        e.description, e.ordering_key, e.idempotency_key, e.created_at, t.event_id, r.queue, t.due
 FROM taken t JOIN eventhub.events e ON e.id = t.event_id JOIN eventhub.routes r ON r.id = t.route ORDER BY t.event_id;
 
+-- name: any_ready
+-- Whether several routes gave nothing because they are empty, or because others hold what they looked at.
+SELECT 1 FROM eventhub.deliveries WHERE state = 0 AND route = ANY ($1::integer[]) LIMIT 1;
+
 -- name: claim_ids
 -- Chosen deliveries, those of them that are ready.
 WITH pick AS MATERIALIZED (

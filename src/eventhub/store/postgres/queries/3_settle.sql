@@ -8,6 +8,10 @@ WHERE id = ANY ($1::bigint[]);
 -- and a publisher sees either the head or the key without one, never the moment between.
 SELECT id FROM eventhub.lanes WHERE id = ANY ($1::bigint[]) ORDER BY id FOR UPDATE;
 
+-- name: hold_deliveries
+-- Locked in order, for those who then change them in several statements or must see them as they are by then.
+SELECT id FROM eventhub.deliveries WHERE id = ANY ($1::bigint[]) ORDER BY id FOR UPDATE;
+
 -- name: complete
 -- Each row is looked up by id (a join would scan for it), judged by fence and state, and leaves the hot table. The lane
 -- must be the one that was locked: whoever forgot it is refused, or a key would be left without a head.
