@@ -46,7 +46,7 @@ def durable_postgres() -> Iterator[PostgresCluster]:
 
 
 @pytest.fixture
-def durable_postgres_url(durable_postgres: PostgresCluster, request: pytest.FixtureRequest) -> Iterator[str]:
+def durable_postgres_url(durable_postgres: PostgresCluster) -> Iterator[str]:
     durable_postgres.start()
     yield durable_postgres.create_database("crash")
     durable_postgres.start()

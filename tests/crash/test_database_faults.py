@@ -36,8 +36,8 @@ async def _start(nursery: Nursery, url: str, seed: int) -> list[Child]:
         pass  # the tables are there before the first fault
     common: dict[str, Any] = {"url": url, "seed": seed}
     return [
-        nursery.spawn("publisher", "publisher-a", **common, pause=0.02),
-        nursery.spawn("publisher", "publisher-b", **common, pause=0.02),
+        nursery.spawn("publisher", "publisher-a", **common, pause=0.05),
+        nursery.spawn("publisher", "publisher-b", **common, pause=0.05),
         nursery.spawn("worker", "worker-a", **common, style="manager"),
         nursery.spawn("worker", "worker-b", **common, style="manager"),
         nursery.spawn("worker", "worker-c", **common, style="bare"),
@@ -60,7 +60,7 @@ async def _finish(nursery: Nursery, crew: list[Child], url: str, say: Say) -> No
     """Stop publishing, work everything off, stop working, and judge."""
     await _end([child for child in crew if child.process.startswith("publisher")])
     async with open_store(url) as store:
-        await drained(store)
+        say(f"drained in {await drained(store):.1f} s")
         await _end([child for child in crew if child.process.startswith("worker")])
         story = Story(nursery.records(), await Snapshot.take(store))
     assert nursery.errors() == ""
