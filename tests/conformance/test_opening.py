@@ -154,7 +154,7 @@ async def test_nothing_works_on_a_closed_store(store: Store) -> None:
 
 
 def test_every_operation_of_the_contract_is_tried_above() -> None:
-    public = {name for name in vars(Store) if not name.startswith("_")} - {"close", "closed"}
+    public = {name for name in vars(Store) if not name.startswith("_")} - {"close", "closed", "name"}
     assert public == {name.split(maxsplit=1)[0] for name in OPERATIONS}
 
 
@@ -163,7 +163,7 @@ async def test_closing_twice_or_unopened_is_harmless(store: Store, store_url: st
     await store.close()
     unopened = open_store(store_url)
     await unopened.close()
-    with pytest.raises(StoreClosed, match="open it again with open_store"):
+    with pytest.raises(StoreClosed, match="make another with open_store"):
         await unopened.open()
 
 

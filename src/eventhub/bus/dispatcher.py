@@ -17,11 +17,9 @@ from typing import Any, Final
 
 from eventhub.bus.flights import Flight
 from eventhub.bus.parts import Parts
-from eventhub.core.lifecycle import Release, State
 from eventhub.errors import StoreClosed, StoreError
 from eventhub.handling.backoff import Backoff
 from eventhub.handling.logs import get_logger
-from eventhub.store.values import Held, Report
 
 __all__ = ["Dispatcher"]
 
@@ -49,7 +47,6 @@ class Dispatcher:
         self._rescan_owed = False
         self._tend_at = 0.0
         self._follow_at = 0.0
-        self._unreadable: set[int] = set()
         self._draining = False
         self._stopped = False
 
@@ -152,7 +149,7 @@ class Dispatcher:
             if len(wanted) >= self._flights.free:
                 break
             self._cursor = event_id
-            if event_id not in self._unreadable and self._subscriptions.matching(event_type) is not None:
+            if self._subscriptions.matching(event_type) is not None:
                 wanted.append(event_id)
         return wanted
 
@@ -162,17 +159,6 @@ class Dispatcher:
         wanted = wanted[: self._flights.free]
         if not wanted:
             return
-        try:
-            await self._claim_together(wanted)
-        except StoreError:
-            raise
-        except Exception as error:  # noqa: BLE001 - some row cannot be read: find out which
-            log.warning("unreadable_events", queue=self._queue, among=len(wanted), error=str(error))
-            await self._let_go(wanted)
-            for event_id in wanted:
-                await self._claim_alone(event_id)
-
-    async def _claim_together(self, wanted: Sequence[int]) -> None:
         self._flights.reserve(len(wanted))
         unused = len(wanted)
         try:
@@ -182,26 +168,6 @@ class Dispatcher:
                 unused -= 1
         finally:
             self._flights.give_back(unused)
-
-    async def _claim_alone(self, event_id: int) -> None:
-        try:
-            await self._claim_together([event_id])
-        except StoreError:
-            raise
-        except Exception as error:  # this row, and only this one, stays behind
-            self._unreadable.add(event_id)
-            await self._let_go([event_id])
-            log.exception("unreadable_event", queue=self._queue, event_id=event_id, error=str(error))
-
-    async def _let_go(self, ids: Sequence[int]) -> None:
-        """Rows that were leased to us but could not be read go back as they were."""
-        standing = await self._store.current(ids)
-        ours = [
-            Report(Held(row.id, row.fence, row.lane), Release())
-            for row in standing.values()
-            if row.state is State.LEASED and row.worker == self._worker and row.id not in self._flights
-        ]
-        await self._store.settle(ours, now=self._now())
 
     # ---------------------------------------------------------------- follow
 

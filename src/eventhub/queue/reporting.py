@@ -43,12 +43,10 @@ class Reporter:
                     return
                 claim, leased = found
             (settled,) = await self._store.settle([Report(claim.held, outcome, leased)], now=self._now(claim))
-            self._claims.forget(claim.held)
-            if settled.accepted:
+            if settled.accepted or settled.current is None or settled.current.state is State.PARKED:
+                self._claims.forget(claim.held)
                 return
-            if settled.current is None or settled.current.state is State.PARKED:
-                return
-            if leased:
+            if leased:  # remembered still: the same report again is refused again
                 raise self._lost(claim, settled.current)
             # Nobody held it when we looked, and now it has moved on: look again.
 
@@ -63,8 +61,9 @@ class Reporter:
         for now, group in by_clock.items():
             settled = await self._store.settle([Report(claim.held, outcome) for claim in group], now=now)
             for claim, answer in zip(group, settled, strict=True):
-                self._claims.forget(claim.held)
-                if not (answer.accepted or answer.current is None or answer.current.state is State.PARKED):
+                if answer.accepted or answer.current is None or answer.current.state is State.PARKED:
+                    self._claims.forget(claim.held)
+                else:
                     problems.append(self._lost(claim, answer.current))
         for subject in subjects:
             if claims[_id(subject)] is None:

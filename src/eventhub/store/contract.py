@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Generator, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any, ClassVar, Self
@@ -38,6 +38,8 @@ from eventhub.store.workers import is_dead
 
 __all__ = ["Store"]
 
+LAST_WORDS = 5.0
+"""Seconds that background work may take when the store is closed."""
 TEND_EVERY = 0.1
 """Seconds between two looks for due retries and ended leases, while claims keep coming."""
 TEND_SHARE = 20
@@ -59,6 +61,8 @@ class Store(ABC):
         self._is_open = False
         self._is_closed = False
         self._publishing = Batcher(self._publish_calls, limit=batch, lanes=lanes)
+        # Keys may have to wait for somebody's transaction: those who use none do not wait along.
+        self._publishing_keyed = Batcher(self._publish_calls, limit=batch, lanes=lanes)
         self._settling = Batcher(self._settle_calls, limit=batch, lanes=lanes)
         self._tend_at = 0.0
         self._background: set[asyncio.Task[Any]] = set()
@@ -71,7 +75,7 @@ class Store(ABC):
             return self
         async with self._opening:
             if self._is_closed:
-                raise StoreClosed(f"The store {self.url} was closed; open it again with open_store({self.url!r}).")
+                raise StoreClosed(f"The store {self.name} was closed; open it again with open_store.")
             if not self._is_open:
                 await self._open()
                 self._is_open = True
@@ -82,15 +86,27 @@ class Store(ABC):
         if self._is_closed:
             return
         self._is_closed = True
-        was_open, self._is_open = self._is_open, False
+        async with self._opening:  # an opening that is under way comes to its end first
+            await self._finish_background()
+            was_open, self._is_open = self._is_open, False
+            for batcher in (self._publishing, self._publishing_keyed, self._settling):
+                await batcher.drain()
+            if was_open:
+                await self._close()
+        self.wakeups.wake()
+
+    async def _finish_background(self) -> None:
+        """Claims that nobody waits for are given back; what takes long is left to the leases."""
+        if self._background:
+            await asyncio.wait(self._background, timeout=LAST_WORDS)
         for task in self._background:
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
-        await self._publishing.drain()
-        await self._settling.drain()
-        if was_open:
-            await self._close()
-        self.wakeups.wake()
+
+    @property
+    def name(self) -> str:
+        """The URL as it may be shown: without a password."""
+        return self.url
 
     @property
     def closed(self) -> bool:
@@ -125,7 +141,8 @@ class Store(ABC):
                 raise answer
             published = answer
         else:
-            published = await self._publishing.put(events)
+            keyed = any(event.idempotency_key is not None or event.ordering_key is not None for event in events)
+            published = await (self._publishing_keyed if keyed else self._publishing).put(events)
         for queue in {event.route.queue for event in events if not (event.completed or event.starts_leased)}:
             self._announce(queue)
         return published
@@ -161,8 +178,11 @@ class Store(ABC):
             max_attempts=max_attempts,
             now=now,
         )
-        if now is not None:
-            await self.tend(now=now)
+        return await self._or_given_back(self._tend_and_claim(wanted), now)
+
+    async def _tend_and_claim(self, wanted: Wanted) -> list[Claim]:
+        if wanted.now is not None:
+            await self.tend(now=wanted.now)
             return await self._claim(wanted)
         claims = await self._claim(wanted)
         if claims:
@@ -172,12 +192,28 @@ class Store(ABC):
             claims = await self._claim(wanted)
         return claims
 
+    async def _or_given_back(self, claiming: Coroutine[Any, Any, list[Claim]], now: datetime | None) -> list[Claim]:
+        """The claims; when the caller is cancelled meanwhile they are given back, uncharged."""
+        task = asyncio.create_task(claiming)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+
+            async def give_back() -> None:
+                reports = [Report(claim.held, Release()) for claim in await task]
+                if reports:
+                    await self._settle(reports, now)
+                    self._announce(None)
+
+            self._spawn(give_back)
+            raise
+
     async def claim_ids(
         self, ids: Sequence[int], *, worker: str, lease: timedelta, now: datetime | None = None
     ) -> list[Claim]:
         """Lease chosen deliveries, those of them that are ready."""
         await self.open()
-        return await self._claim_ids(ids, worker, lease, now) if ids else []
+        return await self._or_given_back(self._claim_ids(ids, worker, lease, now), now) if ids else []
 
     async def extend(self, held: Sequence[Held], lease: timedelta, *, now: datetime | None = None) -> set[int]:
         """Lengthen leases to ``lease`` from now; returns the ids whose claim is lost."""

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from msgspec import DecodeError
+
 from eventhub.core.events import Action, DeadEvent, LogEntry, QueuedEvent, Status
 from eventhub.core.lifecycle import State, event_status
 from eventhub.core.strict_json import decode
@@ -15,7 +17,6 @@ __all__ = ["as_published", "from_micros", "micros", "queue_stats", "to_claims", 
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
-_NO_METADATA: dict[str, str] = {}
 
 
 def micros(moment: datetime) -> int:
@@ -31,6 +32,14 @@ def split_tags(text: str | None) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split(",") if part.strip()) if text else ()
 
 
+def _readable(payload: str) -> Any:
+    """The payload, or its bare text when somebody has damaged it in the database: it must not stop the others."""
+    try:
+        return decode(payload)
+    except DecodeError:
+        return payload
+
+
 def to_claims(
     rows: Iterable[Sequence[Any]], *, raised: int, now: datetime, until: datetime, time: Callable[[Any], datetime]
 ) -> list[Claim]:
@@ -44,8 +53,8 @@ def to_claims(
             QueuedEvent(
                 id=row[15],
                 type=row[6],
-                payload=decode(row[7]),
-                metadata=decode(row[8]) if row[8] else _NO_METADATA,
+                payload=_readable(row[7]),
+                metadata=decode(row[8]) if row[8] else {},
                 tags=split_tags(row[9]),
                 title=row[10],
                 description=row[11],
@@ -105,7 +114,7 @@ def to_queued(row: Sequence[Any], time: Callable[[Any], datetime]) -> QueuedEven
     return QueuedEvent(
         id=id_,
         type=type_,
-        payload=decode(payload),
+        payload=_readable(payload),
         metadata=decode(metadata) if metadata else {},
         tags=split_tags(tags),
         title=title,
@@ -131,7 +140,7 @@ def to_dead(row: Sequence[Any], time: Callable[[Any], datetime]) -> DeadEvent:
     return DeadEvent(
         id=id_,
         type=type_,
-        payload=decode(payload),
+        payload=_readable(payload),
         metadata=decode(metadata) if metadata else {},
         tags=split_tags(tags),
         title=title,

@@ -108,6 +108,10 @@ class PostgresStore(Store):
                     raise
         raise AssertionError
 
+    @property
+    def name(self) -> str:
+        return shown(self.url)
+
     def _notify(self, queue: str | None) -> None:
         self._signals.send(queue)
 
@@ -229,9 +233,7 @@ class PostgresStore(Store):
         again = settling.to_try_again(reports, settled)
         if again:
             known = list(again.values())
-            answers, freed = await self._transact(
-                lambda connection: settling.settle(connection, known, now, hold=True)
-            )
+            answers, freed = await self._transact(lambda connection: settling.settle(connection, known, now, hold=True))
             self._floors.lower(freed)
             for position, answer in zip(again, answers, strict=True):
                 settled[position] = answer
@@ -260,6 +262,7 @@ class PostgresStore(Store):
             if lanes:
                 await connection.fetch(SQL.hold_lanes, lanes)
             before = (now or await connection.fetchval("SELECT now()")) if by_lease else None
+            await connection.fetch(SQL.hold_deliveries, [report.held.id for report in reports])
             buried = await settling.bury(connection, reports, now, last_action="ABANDONED", ended_before=before)
             return {number for number, _ in buried}, await settling.advance(connection, lanes, now) if lanes else []
 
@@ -341,7 +344,7 @@ class PostgresStore(Store):
                 return []
             ordered = {row[2]: (row[2], row[3], row[4]) for row in letters if row[2] is not None}
             if ordered:
-                await connection.execute(SQL.touch_lanes, *(list(c) for c in zip(*ordered.values(), strict=True)))
+                await connection.execute(SQL.lock_lanes, *(list(c) for c in zip(*ordered.values(), strict=True)))
             await connection.execute(SQL.close_dead, [row[0] for row in letters], by, now)
             revived: list[Any] = await connection.fetch(SQL.revive, [row[0] for row in letters], by, now)
             return revived

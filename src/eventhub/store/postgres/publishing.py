@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
 from eventhub.core.lifecycle import State
+from eventhub.errors import StoreBusy
 from eventhub.store.batching import Answer
 from eventhub.store.idempotency import Earlier, Keys, Scope
 from eventhub.store.queries import load_queries
@@ -39,12 +40,17 @@ async def publish_calls(
     Runs inside a transaction. Keys and lanes are locked in order before anything is decided, each in a statement of its
     own, so that what is decided rests on what others have committed.
     """
-    total = sum(len(call) for call in calls)
+    lanes = _lanes(event for call in calls for event in call)
+    heads = await _lock_lanes(connection, lanes)
+    total = sum(len(call) for call in calls)  # ids after the lanes: the order of a key is the order of its ids
     keys = Keys(calls, [row[0] for row in await connection.fetch(SQL.take_ids, total)])
     if keys.first:
         taken = await _take(connection, keys.first, now)
         lost = [scope for scope in keys.first if scope not in taken]
-        keys.judge(await _earlier(connection, lost) if lost else {})
+        earlier = await _earlier(connection, lost) if lost else {}
+        if len(earlier) < len(lost):
+            raise StoreBusy("An event was purged while its idempotency key was being used again. Try again.")
+        keys.judge(earlier)
         dropped = keys.dropped(taken)
         if dropped:
             await connection.execute(SQL.drop_keys, *_columns(dropped))
@@ -52,9 +58,11 @@ async def publish_calls(
     new = keys.to_store()
     stored: dict[int, Published] = {}
     if new:
-        heads = await _lock_lanes(connection, [event for _, event in new])
         rows = await _insert(connection, new, routes, heads, now)
         stored = {published.id: published for published in rows}
+    unused = lanes.keys() - _lanes(event for _, event in new).keys()
+    if unused:
+        await connection.execute(SQL.drop_lanes, list(unused))
     return keys.answers(stored)
 
 
@@ -86,17 +94,20 @@ def _columns(scopes: list[Scope]) -> tuple[list[str], list[str]]:
     return [queue for queue, _ in scopes], [key for _, key in scopes]
 
 
-async def _lock_lanes(connection: Any, events: list[NewEvent]) -> set[int]:
-    """Lock the ordering keys; returns those that have a head."""
-    lanes = {
-        lane_id(event.route.queue, event.ordering_key): (event.route.queue, event.ordering_key, event.park_when_dead)
+def _lanes(events: Iterable[NewEvent]) -> dict[int, tuple[str, str]]:
+    """The ordering keys of events, by their numbers."""
+    return {
+        lane_id(event.route.queue, event.ordering_key): (event.route.queue, event.ordering_key)
         for event in events
         if event.ordering_key is not None and not event.completed
     }
+
+
+async def _lock_lanes(connection: Any, lanes: dict[int, tuple[str, str]]) -> set[int]:
+    """Lock the ordering keys; returns those that have a head."""
     if not lanes:
         return set()
-    columns = list(zip(*lanes.values(), strict=True))
-    await connection.execute(SQL.lock_lanes, list(lanes), *(list(column) for column in columns))
+    await connection.execute(SQL.lock_lanes, list(lanes), *(list(c) for c in zip(*lanes.values(), strict=True)))
     return {row[0] for row in await connection.fetch(SQL.taken_lanes, list(lanes))}
 
 
@@ -122,6 +133,7 @@ async def _insert(
         _column([seconds for _, _, seconds in placed]),
         _column([event.max_attempts for event in events]),
         _column([event.worker if event.starts_leased else None for event in events]),
+        _column([event.park_when_dead or None for event in events]),
         now,
     )
     return [Published(row[0], row[1], leased=event.starts_leased) for row, event in zip(rows, events, strict=True)]

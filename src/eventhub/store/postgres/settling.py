@@ -30,7 +30,8 @@ async def settle(
 ) -> tuple[list[Settled], Freed]:
     """Apply reports, sorted by id so that two batches cannot wait for each other in a circle.
 
-    Several kinds of outcome are several statements, so their rows are locked beforehand, in order.
+    Whatever is more than a plain completion has its rows locked beforehand, in order: it may be several statements,
+    and a statement that waited for a row in its middle would not see that row as it is by then.
     """
     first = {_claim(report): report for report in reversed(reports)}
     ordered = [first[claim] for claim in sorted(first)]
@@ -38,7 +39,7 @@ async def settle(
     freed: Freed = []
     if lanes:
         await connection.fetch(SQL.hold_lanes, lanes)
-    if hold or len({type(report.outcome) for report in ordered}) > 1:
+    if hold or any(not isinstance(report.outcome, Complete) for report in ordered):
         await connection.fetch(SQL.hold_deliveries, [report.held.id for report in ordered])
     done = await _complete(connection, [r for r in ordered if isinstance(r.outcome, Complete)], now)
     done |= await bury(connection, [r for r in ordered if isinstance(r.outcome, Bury)], now, last_action="FAILED")

@@ -25,7 +25,7 @@ def retry_dead(connection: apsw.Connection, wanted: Sequence[int], by: str, now:
         if not connection.execute(SQL.revive_parked, (number,)).fetchall():
             state = State.READY
             if lane is not None:
-                connection.execute(SQL.touch_lanes, (lane, queue, key))
+                connection.execute(SQL.lock_lanes, (lane, queue, key))
                 if connection.execute(SQL.taken_lanes, (ids([lane]),)).fetchall():
                     state = State.BEHIND
             connection.execute(SQL.revive, (letter, state))

@@ -111,7 +111,9 @@ def _insert(
         if leased:
             log.append((number, number, "PICKED", event.worker, 1, 1, None, None, None, now))
         worker = event.worker if leased else None
-        deliveries.append((number, lane, route, state, due, int(leased), event.max_attempts, worker))
+        deliveries.append(
+            (number, lane, route, state, due, int(leased), event.max_attempts, worker, event.park_when_dead)
+        )
     connection.executemany(SQL.insert_events, events)
     connection.executemany(SQL.insert_deliveries, deliveries)
     connection.execute(SQL.log_published, {"first": numbered[0][0], "last": numbered[-1][0]})
@@ -122,7 +124,7 @@ def _insert(
 def _open_lanes(connection: apsw.Connection, events: list[NewEvent]) -> set[int]:
     """Make the ordering keys known; returns those that have a head."""
     lanes = {
-        lane_id(event.route.queue, event.ordering_key): (event.route.queue, event.ordering_key, event.park_when_dead)
+        lane_id(event.route.queue, event.ordering_key): (event.route.queue, event.ordering_key)
         for event in events
         if event.ordering_key is not None
     }

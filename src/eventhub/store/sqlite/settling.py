@@ -22,12 +22,12 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 def standing(connection: apsw.Connection, wanted: Sequence[int]) -> dict[int, tuple[Any, ...]]:
-    """Rows by id: (id, event_id, fence, state, lane, worker, attempts, max_attempts, due)."""
+    """Rows by id: (id, event_id, fence, state, lane, worker, attempts, max_attempts, due, parks)."""
     return {row[0]: row for row in connection.execute(SQL.standing, {"ids": ids(wanted)})}
 
 
 def to_current(row: tuple[Any, ...]) -> Current:
-    number, _, fence, state, lane, worker, attempts, max_attempts, due = row
+    number, _, fence, state, lane, worker, attempts, max_attempts, due, _ = row
     return Current(
         number, fence, attempts, State(state), worker, None if due is None else from_micros(due), lane, max_attempts
     )
@@ -126,11 +126,7 @@ def bury(connection: apsw.Connection, dying: list[tuple[tuple[Any, ...], Bury]],
         connection.execute(SQL.bury, (number, outcome.reason, outcome.status, now))
         log.append((event_id, number, "DEAD", worker, attempts, fence, None, outcome.reason, None, now))
     connection.executemany(SQL.write_log, log)
-    lanes = [row[4] for row, _ in dying if row[4] is not None]
-    holding = set()
-    if lanes:
-        holding = {lane for (lane,) in connection.execute(SQL.parking_lanes, {"lanes": ids(lanes)})}
-    parked = [row[0] for row, _ in dying if row[4] in holding and row[3] != State.BEHIND]
+    parked = [row[0] for row, _ in dying if row[9] and row[4] is not None and row[3] != State.BEHIND]
     if parked:
         connection.execute(SQL.park, {"ids": ids(parked)})
     leaving = [row for row, _ in dying if row[0] not in parked]
@@ -155,7 +151,7 @@ def abandon(connection: apsw.Connection, held: list[tuple[Any, ...]], now: int) 
     log: list[tuple[Any, ...]] = []
     abandoned = 0
     for number, row in rows.items():
-        _, event_id, fence, _, _, worker, attempts, max_attempts, _ = row
+        _, event_id, fence, _, _, worker, attempts, max_attempts = row[:8]
         error = f"Abandoned: {worker} did not report before its lease ended."
         if max_attempts is not None and attempts >= max_attempts:
             dying.append((row, Bury(error, Reason.WORKER_LOST)))

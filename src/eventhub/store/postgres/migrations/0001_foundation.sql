@@ -18,12 +18,10 @@ CREATE TABLE eventhub.routes (
 );
 
 -- Ordering keys that have open deliveries; locking a row serialises all who work on that key.
--- ``parks`` says whether a dead head holds its key.
 CREATE TABLE eventhub.lanes (
   id       bigint PRIMARY KEY,
   consumer text NOT NULL,
-  key      text NOT NULL,
-  parks    boolean NOT NULL
+  key      text NOT NULL
 ) WITH (fillfactor = 50);
 
 -- Immutable facts: inserted once, never updated. ``json`` keeps the text as it is. ``xid`` lets readers stop below
@@ -44,6 +42,7 @@ CREATE TABLE eventhub.events (
 );
 
 -- The work that is still to be done; a settled delivery is deleted. States are those of core/lifecycle.py.
+-- ``parks`` says whether it holds its ordering key when it dies.
 -- Narrow and hot, so it is vacuumed early and at full speed.
 CREATE TABLE eventhub.deliveries (
   id           bigint PRIMARY KEY,
@@ -58,6 +57,7 @@ CREATE TABLE eventhub.deliveries (
   failures     integer NOT NULL,
   max_attempts integer,
   worker       text,
+  parks        boolean NOT NULL DEFAULT false,
   errors       jsonb
 ) WITH (fillfactor = 50, autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 5000,
         autovacuum_vacuum_cost_delay = 0, autovacuum_analyze_scale_factor = 0.05);
@@ -131,6 +131,7 @@ CREATE TABLE eventhub.dead_letters (
   failures        integer NOT NULL,
   max_attempts    integer,
   worker          text,
+  parks           boolean NOT NULL,
   errors          jsonb,
   reason          text NOT NULL,
   status          text NOT NULL,

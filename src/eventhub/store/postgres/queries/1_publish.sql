@@ -32,10 +32,9 @@ DELETE FROM eventhub.idempotency_keys WHERE (scope, key) IN (SELECT * FROM unnes
 
 -- name: lock_lanes
 -- Make the ordering keys known and lock them, in order: who holds the lock decides who is behind whom.
-INSERT INTO eventhub.lanes (id, consumer, key, parks)
-SELECT w.id, w.consumer, w.key, w.parks FROM unnest($1::bigint[], $2::text[], $3::text[], $4::boolean[])
-  AS w(id, consumer, key, parks) ORDER BY w.id
-ON CONFLICT (id) DO UPDATE SET parks = excluded.parks;
+INSERT INTO eventhub.lanes (id, consumer, key)
+SELECT w.id, w.consumer, w.key FROM unnest($1::bigint[], $2::text[], $3::text[]) AS w(id, consumer, key) ORDER BY w.id
+ON CONFLICT (id) DO UPDATE SET consumer = excluded.consumer;
 
 -- name: taken_lanes
 -- Which of these keys have a head already: their new deliveries go behind it. A statement of its own, after the lock.
@@ -46,25 +45,26 @@ SELECT lane FROM eventhub.deliveries WHERE lane = ANY ($1::bigint[]) AND lane IS
 -- state: 0 ready, 1 leased to its publisher, 2 behind, 3 due later, NULL: no delivery, nobody wants it.
 WITH input AS MATERIALIZED (
   SELECT coalesce(u.id, nextval('eventhub.ids')) AS id, u.n, u.route, u.type, u.payload, u.metadata, u.tags, u.title,
-         u.description, u.ordering_key, u.idempotency_key, u.lane, u.max_attempts, u.worker, t.now,
+         u.description, u.ordering_key, u.idempotency_key, u.lane, u.max_attempts, u.worker, u.parks, t.now,
          CASE WHEN u.state = 3 AND coalesce(u.due, t.now + u.seconds * interval '1 second') <= t.now THEN 0
               ELSE u.state END AS state,
          coalesce(u.due, t.now + u.seconds * interval '1 second') AS due
   FROM unnest($1::bigint[], $2::integer[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[],
               $9::text[], $10::text[], $11::bigint[], $12::smallint[], $13::timestamptz[], $14::float8[],
-              $15::integer[], $16::text[])
+              $15::integer[], $16::text[], $17::boolean[])
        WITH ORDINALITY AS u(id, route, type, payload, metadata, tags, title, description, ordering_key,
-                            idempotency_key, lane, state, due, seconds, max_attempts, worker, n)
-  CROSS JOIN (SELECT coalesce($17, now()) AS now) t),
+                            idempotency_key, lane, state, due, seconds, max_attempts, worker, parks, n)
+  CROSS JOIN (SELECT coalesce($18, now()) AS now) t),
 stored AS (
   INSERT INTO eventhub.events (id, route, type, payload, metadata, tags, title, description, ordering_key,
                                idempotency_key, created_at)
   SELECT id, route, type, payload::json, metadata, tags, title, description, ordering_key, idempotency_key, now
   FROM input),
 placed AS (
-  INSERT INTO eventhub.deliveries (id, event_id, lane, route, state, due, fence, attempts, failures, max_attempts, worker)
+  INSERT INTO eventhub.deliveries (id, event_id, lane, route, state, due, fence, attempts, failures, max_attempts, worker,
+                                   parks)
   SELECT id, id, lane, route, state, CASE WHEN state = 1 OR due > now THEN due END, (state = 1)::integer,
-         (state = 1)::integer, 0, max_attempts, worker
+         (state = 1)::integer, 0, max_attempts, worker, coalesce(parks, false)
   FROM input WHERE state IS NOT NULL),
 logged AS (
   INSERT INTO eventhub.event_log (event_id, delivery_id, action, worker, attempt, fence, created_at)

@@ -91,7 +91,7 @@ WITH report AS MATERIALIZED (
     AS r(id, fence, leased, lane, error, reason, status, execution_ms, status_code)),
 hit AS MATERIALIZED (
   SELECT d.*, r.error, r.reason, r.status, r.execution_ms, r.status_code,
-         coalesce((SELECT l.parks FROM eventhub.lanes l WHERE l.id = d.lane), false) AND d.state <> 2 AS parks
+         d.parks AND d.lane IS NOT NULL AND d.state <> 2 AS holds
   FROM report r
   CROSS JOIN LATERAL (SELECT ctid AS tid, * FROM eventhub.deliveries
                       WHERE id = r.id AND fence = r.fence AND state + 0 <> 4 AND (state + 0 = 1) = r.leased
@@ -99,10 +99,10 @@ hit AS MATERIALIZED (
                       LIMIT 1 FOR UPDATE) d),
 letter AS (
   INSERT INTO eventhub.dead_letters (delivery_id, event_id, subscriber, lane, route, fence, attempts, failures,
-                                     max_attempts, worker, errors, reason, status, dead_at, type, payload, metadata,
-                                     tags, title, description, ordering_key, idempotency_key, created_at)
+                                     max_attempts, worker, parks, errors, reason, status, dead_at, type, payload,
+                                     metadata, tags, title, description, ordering_key, idempotency_key, created_at)
   SELECT h.id, h.event_id, h.subscriber, h.lane, h.route, h.fence, h.attempts,
-         h.failures + (h.error IS NOT NULL)::integer, h.max_attempts, h.worker,
+         h.failures + (h.error IS NOT NULL AND h.state = 1)::integer, h.max_attempts, h.worker, h.parks,
          CASE WHEN h.error IS NULL THEN h.errors
               ELSE CASE WHEN jsonb_array_length(h.errors) >= 100 THEN h.errors - 0 ELSE coalesce(h.errors, '[]') END
                    || to_jsonb(h.error) END,
@@ -111,9 +111,9 @@ letter AS (
   FROM hit h JOIN eventhub.events e ON e.id = h.event_id),
 parked AS (
   UPDATE eventhub.deliveries SET state = 4, worker = NULL, due = NULL
-  WHERE ctid = ANY (ARRAY (SELECT tid FROM hit WHERE parks))),
+  WHERE ctid = ANY (ARRAY (SELECT tid FROM hit WHERE holds))),
 gone AS (
-  DELETE FROM eventhub.deliveries WHERE ctid = ANY (ARRAY (SELECT tid FROM hit WHERE NOT parks))),
+  DELETE FROM eventhub.deliveries WHERE ctid = ANY (ARRAY (SELECT tid FROM hit WHERE NOT holds))),
 forgotten AS (
   DELETE FROM eventhub.handler_results WHERE event_id = ANY (ARRAY (SELECT event_id FROM hit))),
 logged AS (

@@ -65,9 +65,12 @@ SELECT extract(epoch FROM least((SELECT min(due) FROM eventhub.deliveries WHERE 
                           - coalesce($1, now()))::float8;
 
 -- name: reset
--- An operator takes a delivery away from its worker; the claim is void from here on.
+-- An operator takes a delivery away from its worker: the claim is void from here on. It was an attempt, but not a
+-- failure; when it was the last one allowed, the operator grants another.
 WITH freed AS (
-  UPDATE eventhub.deliveries SET state = 0, due = NULL, worker = NULL WHERE id = $1 AND state + 0 = 1
+  UPDATE eventhub.deliveries SET state = 0, due = NULL, worker = NULL,
+         max_attempts = CASE WHEN max_attempts <= attempts THEN attempts + 1 ELSE max_attempts END
+  WHERE id = $1 AND state + 0 = 1
   RETURNING id, route, event_id, attempts, fence),
 logged AS (
   INSERT INTO eventhub.event_log (event_id, delivery_id, action, attempt, fence, error, created_at)

@@ -24,13 +24,6 @@ SELECT l.id, l.delivery_id, l.lane, r.queue, l.ordering_key
 FROM eventhub.dead_letters l JOIN eventhub.routes r ON r.id = l.route
 WHERE l.retried_at IS NULL AND l.delivery_id = ANY ($1::bigint[]) ORDER BY l.delivery_id FOR UPDATE OF l;
 
--- name: touch_lanes
--- Lock the keys of the dead, in order, making those that were forgotten known again.
-INSERT INTO eventhub.lanes (id, consumer, key, parks)
-SELECT w.id, w.consumer, w.key, false FROM unnest($1::bigint[], $2::text[], $3::text[]) AS w(id, consumer, key)
-ORDER BY w.id
-ON CONFLICT (id) DO UPDATE SET consumer = excluded.consumer;
-
 -- name: close_dead
 -- The dead letter stays as history, with who retried it and when.
 UPDATE eventhub.dead_letters SET retried_at = coalesce($3, now()), retried_by = $2 WHERE id = ANY ($1::bigint[]);
@@ -45,13 +38,14 @@ unparked AS (
   UPDATE eventhub.deliveries d SET state = 0, attempts = 0, failures = 0, errors = NULL, due = NULL
   WHERE d.id = ANY (ARRAY (SELECT delivery_id FROM letter)) AND d.state + 0 = 4 RETURNING d.id),
 back AS (
-  INSERT INTO eventhub.deliveries (id, event_id, subscriber, lane, route, state, fence, attempts, failures, max_attempts)
+  INSERT INTO eventhub.deliveries (id, event_id, subscriber, lane, route, state, fence, attempts, failures, max_attempts,
+                                   parks)
   SELECT l.delivery_id, l.event_id, l.subscriber, l.lane, l.route,
          CASE WHEN l.lane IS NULL THEN 0
               WHEN l.turn = 1 AND NOT EXISTS (SELECT 1 FROM eventhub.deliveries h
                                               WHERE h.lane = l.lane AND h.lane IS NOT NULL AND h.state <> 2) THEN 0
               ELSE 2 END,
-         l.fence, 0, 0, l.max_attempts
+         l.fence, 0, 0, l.max_attempts, l.parks
   FROM letter l WHERE NOT EXISTS (SELECT 1 FROM eventhub.deliveries d WHERE d.id = l.delivery_id)
   ORDER BY l.delivery_id),
 forgotten AS (

@@ -1,7 +1,12 @@
 -- name: ready
-SELECT d.id, e.type FROM eventhub.deliveries d JOIN eventhub.events e ON e.id = d.event_id
-WHERE d.state = 0 AND d.route = ANY (ARRAY (SELECT id FROM eventhub.routes WHERE queue = $1)) AND d.event_id > $2
-ORDER BY d.event_id LIMIT $3;
+-- The first of each route, merged by age: the rest of the backlog is not looked at.
+SELECT f.id, e.type
+FROM (SELECT d.id, d.event_id FROM eventhub.routes r
+      CROSS JOIN LATERAL (SELECT n.id, n.event_id FROM eventhub.deliveries n
+                          WHERE n.state = 0 AND n.route = r.id AND n.event_id > $2
+                          ORDER BY n.event_id LIMIT $3) d
+      WHERE r.queue = $1 ORDER BY d.event_id LIMIT $3) f
+JOIN eventhub.events e ON e.id = f.event_id ORDER BY f.event_id;
 
 -- name: event
 SELECT * FROM eventhub.event_states WHERE id = $1;

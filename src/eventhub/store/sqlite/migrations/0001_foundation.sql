@@ -22,12 +22,11 @@ CREATE TABLE eventhub_routes (
   UNIQUE (queue, tags, priority)
 ) STRICT;
 
--- Ordering keys that have open deliveries. ``parks`` says whether a dead head holds its key.
+-- Ordering keys that have open deliveries.
 CREATE TABLE eventhub_lanes (
   id       INTEGER PRIMARY KEY,
   consumer TEXT NOT NULL,
-  key      TEXT NOT NULL,
-  parks    INTEGER NOT NULL
+  key      TEXT NOT NULL
 ) STRICT;
 
 -- Immutable facts: inserted once, never updated.
@@ -46,6 +45,7 @@ CREATE TABLE eventhub_events (
 ) STRICT;
 
 -- The work that is still to be done; a settled delivery is deleted. States are those of core/lifecycle.py.
+-- ``parks`` says whether it holds its ordering key when it dies.
 CREATE TABLE eventhub_deliveries (
   id           INTEGER PRIMARY KEY,
   event_id     INTEGER NOT NULL,
@@ -59,6 +59,7 @@ CREATE TABLE eventhub_deliveries (
   failures     INTEGER NOT NULL,
   max_attempts INTEGER,
   worker       TEXT,
+  parks        INTEGER NOT NULL DEFAULT 0,
   errors       TEXT
 ) STRICT;
 CREATE INDEX eventhub_deliveries_ready ON eventhub_deliveries (route, event_id) WHERE state = 0;
@@ -97,6 +98,7 @@ CREATE TABLE eventhub_dead_letters (
   failures        INTEGER NOT NULL,
   max_attempts    INTEGER,
   worker          TEXT,
+  parks           INTEGER NOT NULL,
   errors          TEXT,
   reason          TEXT NOT NULL,
   status          TEXT NOT NULL,

@@ -29,7 +29,7 @@ DELETE FROM eventhub_idempotency_keys WHERE scope = ? AND key = ?;
 
 -- name: lock_lanes
 -- Make the ordering keys known; the write lock serialises everything else.
-INSERT INTO eventhub_lanes (id, consumer, key, parks) VALUES (?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET parks = excluded.parks;
+INSERT INTO eventhub_lanes (id, consumer, key) VALUES (?, ?, ?) ON CONFLICT DO NOTHING;
 
 -- name: taken_lanes
 -- Which of these keys have a head already: their new deliveries go behind it.
@@ -41,8 +41,9 @@ INSERT INTO eventhub_events (id, route, type, payload, metadata, tags, title, de
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: insert_deliveries
-INSERT INTO eventhub_deliveries (id, event_id, lane, route, state, due, fence, attempts, failures, max_attempts, worker)
-VALUES (?1, ?1, ?2, ?3, ?4, ?5, ?6, ?6, 0, ?7, ?8);
+INSERT INTO eventhub_deliveries (id, event_id, lane, route, state, due, fence, attempts, failures, max_attempts, worker,
+                                 parks)
+VALUES (?1, ?1, ?2, ?3, ?4, ?5, ?6, ?6, 0, ?7, ?8, ?9);
 
 -- name: log_published
 -- From the rows just inserted, without going through Python again.

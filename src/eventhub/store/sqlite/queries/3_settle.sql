@@ -1,6 +1,6 @@
 -- name: standing
 -- How deliveries stand; under the write lock this is the guard of everything that follows.
-SELECT id, event_id, fence, state, lane, worker, attempts, max_attempts, due FROM eventhub_deliveries
+SELECT id, event_id, fence, state, lane, worker, attempts, max_attempts, due, parks FROM eventhub_deliveries
 WHERE id IN (SELECT value FROM carray(:ids));
 
 -- name: remove
@@ -30,7 +30,7 @@ WHERE id = ?1 AND fence = ?2 AND state = 1;
 
 -- name: add_error
 -- The error of the attempt that ends a delivery, before the dead letter is written.
-UPDATE eventhub_deliveries SET failures = failures + 1,
+UPDATE eventhub_deliveries SET failures = failures + (state = 1),
        errors = json_insert(CASE WHEN json_array_length(errors) >= 100 THEN json_remove(errors, '$[0]')
                                  ELSE coalesce(errors, '[]') END, '$[#]', ?2)
 WHERE id = ?1;
@@ -38,16 +38,12 @@ WHERE id = ?1;
 -- name: bury
 -- The dead letter keeps everything: the event as it was, every error, who had it last, and the fence to go on from.
 INSERT INTO eventhub_dead_letters (delivery_id, event_id, subscriber, lane, route, fence, attempts, failures, max_attempts, worker,
-                          errors, reason, status, dead_at, type, payload, metadata, tags, title, description,
+                          parks, errors, reason, status, dead_at, type, payload, metadata, tags, title, description,
                           ordering_key, idempotency_key, created_at)
 SELECT d.id, d.event_id, d.subscriber, d.lane, d.route, d.fence, d.attempts, d.failures, d.max_attempts, d.worker,
-       d.errors, ?2, ?3, ?4, e.type, e.payload, e.metadata, e.tags, e.title, e.description,
+       d.parks, d.errors, ?2, ?3, ?4, e.type, e.payload, e.metadata, e.tags, e.title, e.description,
        e.ordering_key, e.idempotency_key, e.created_at
 FROM eventhub_deliveries d JOIN eventhub_events e ON e.id = d.event_id WHERE d.id = ?1;
-
--- name: parking_lanes
--- Keys whose dead head must hold the others back.
-SELECT id FROM eventhub_lanes WHERE parks = 1 AND id IN (SELECT value FROM carray(:lanes));
 
 -- name: park
 UPDATE eventhub_deliveries SET state = 4, worker = NULL, due = NULL WHERE id IN (SELECT value FROM carray(:ids));

@@ -24,6 +24,9 @@ SELECT min(due) FROM (SELECT min(due) AS due FROM eventhub_deliveries WHERE stat
                       UNION ALL SELECT min(due) FROM eventhub_deliveries WHERE state = 3);
 
 -- name: reset
--- An operator takes a delivery away from its worker; the claim is void from here on.
-UPDATE eventhub_deliveries SET state = 0, due = NULL, worker = NULL WHERE id = :id AND state = 1
+-- An operator takes a delivery away from its worker: the claim is void from here on. It was an attempt, but not a
+-- failure; when it was the last one allowed, the operator grants another.
+UPDATE eventhub_deliveries SET state = 0, due = NULL, worker = NULL,
+       max_attempts = CASE WHEN max_attempts <= attempts THEN attempts + 1 ELSE max_attempts END
+WHERE id = :id AND state = 1
 RETURNING event_id, attempts, fence;

@@ -24,18 +24,15 @@ SELECT l.id, l.delivery_id, l.event_id, l.lane, l.fence, l.ordering_key, r.queue
 FROM eventhub_dead_letters l JOIN eventhub_routes r ON r.id = l.route
 WHERE l.retried_at IS NULL AND l.delivery_id IN (SELECT value FROM carray(:ids)) ORDER BY l.delivery_id;
 
--- name: touch_lanes
--- Keys that were forgotten are known again; one that is known keeps its rules.
-INSERT INTO eventhub_lanes (id, consumer, key, parks) VALUES (?, ?, ?, 0) ON CONFLICT DO NOTHING;
-
 -- name: close_dead
 -- The dead letter stays as history, with who retried it and when.
 UPDATE eventhub_dead_letters SET retried_at = :now, retried_by = :by WHERE id IN (SELECT value FROM carray(:ids));
 
 -- name: revive
 -- A fresh start under the old id: counters at zero, but the fence goes on growing.
-INSERT INTO eventhub_deliveries (id, event_id, subscriber, lane, route, state, fence, attempts, failures, max_attempts)
-SELECT delivery_id, event_id, subscriber, lane, route, ?2, fence, 0, 0, max_attempts FROM eventhub_dead_letters WHERE id = ?1;
+INSERT INTO eventhub_deliveries (id, event_id, subscriber, lane, route, state, fence, attempts, failures, max_attempts,
+                                 parks)
+SELECT delivery_id, event_id, subscriber, lane, route, ?2, fence, 0, 0, max_attempts, parks FROM eventhub_dead_letters WHERE id = ?1;
 
 -- name: revive_parked
 UPDATE eventhub_deliveries SET state = 0, attempts = 0, failures = 0, errors = NULL, due = NULL WHERE id = ?1 AND state = 4
