@@ -10,6 +10,7 @@ import pytest
 
 from eventhub.core.lifecycle import Bury, Complete, Outcome, Release, Retry, State
 from eventhub.store import Store, open_store
+from eventhub.store.postgres.publishing import SQL
 from eventhub.store.values import Claim, Held, Report
 from tests.conformance.conftest import OpenAnother
 from tests.conformance.support import (
@@ -390,3 +391,65 @@ async def test_a_head_unknown_to_its_reporter_moves_on_under_fire(stores: list[S
         assert sum(answer.accepted for (answer,) in answers) == 1
         assert ids(await take(one, 10, now=None)) == [behind]
         assert head not in await one.current([head])
+
+
+# ------------------------------------------------------------- PostgreSQL, moment by moment
+
+
+@pytest.mark.parametrize(
+    "outcome", [Bury("bad"), Retry("later"), Release(), Complete()], ids=lambda o: type(o).__name__
+)
+async def test_a_report_that_waits_for_a_heartbeat_leaves_exactly_one_state(
+    postgres_store: Store, postgres_url: str, outcome: Outcome
+) -> None:
+    store = postgres_store
+    number = await publish_one(store, max_attempts=3, now=None)
+    (claim,) = await store.claim(QUEUE, worker="w", lease=MINUTE)
+    connection = await asyncpg.connect(postgres_url)
+    try:
+        heartbeat = connection.transaction()
+        await heartbeat.start()
+        await connection.fetch(SQL.extend, [number], [claim.held.fence], MINUTE, None)
+        reporting = asyncio.create_task(store.settle([Report(claim.held, outcome)]))
+        await until_blocked(connection)
+        await heartbeat.commit()
+    finally:
+        await connection.close()
+    (settled,) = await reporting
+    assert settled.accepted
+    dead = (await store.dead(queue=QUEUE)).total
+    open_still = number in await store.current([number])
+    assert (dead, open_still) == {Bury: (1, False), Complete: (0, False)}.get(type(outcome), (0, True))
+
+
+async def test_the_order_of_a_key_is_the_order_of_its_ids_even_when_one_has_to_wait(
+    postgres_store: Store, postgres_url: str
+) -> None:
+    store = postgres_store
+    await publish_one(store, now=None)
+    connection = await asyncpg.connect(postgres_url)
+    try:
+        foreign = connection.transaction()
+        await foreign.start()
+        await connection.execute("INSERT INTO eventhub.idempotency_keys VALUES ($1, 'x', 0, now())", QUEUE)
+        first = asyncio.create_task(publish_one(store, payload="one", key="k", idempotency_key="x", now=None))
+        await until_blocked(connection)
+        second = asyncio.create_task(publish_one(store, payload="two", key="k", now=None))
+        await until_blocked(connection, 2)
+        await foreign.rollback()
+    finally:
+        await connection.close()
+    numbers = {await first: "one", await second: "two"}
+    seen = []
+    for _ in numbers:
+        claims = [c for c in await store.claim(QUEUE, worker="w", lease=MINUTE, limit=5) if c.event.ordering_key]
+        seen += [claim.event.id for claim in claims]
+        await store.settle([Report(claim.held, Complete()) for claim in claims])
+    assert seen == sorted(numbers)
+
+
+async def until_blocked(connection: "asyncpg.Connection[asyncpg.Record]", count: int = 1) -> None:
+    """Until so many backends wait for a lock."""
+    waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+    while await connection.fetchval(waiting) < count:
+        await connection.execute("SELECT pg_stat_clear_snapshot()")
