@@ -143,7 +143,8 @@ class PostgresCluster:
 
     def url(self, database: str = "postgres") -> str:
         """The URL of a database over the socket."""
-        return f"postgresql://postgres@/{database}?host={self.directory}"
+        port = "" if self.port is None else f"&port={self.port}"
+        return f"postgresql://postgres@/{database}?host={self.directory}{port}"
 
     def tcp_url(self, database: str = "postgres") -> str:
         """The URL of a database over 127.0.0.1, for drivers that know no sockets and for proxies."""
@@ -154,7 +155,7 @@ class PostgresCluster:
     def execute(self, sql: str, *, database: str = "postgres") -> str:
         """Run one statement through psql, outside any event loop, and return its rows as lines of `a|b|c`."""
         format_options = ["-X", "-A", "-t", "-q", "-v", "ON_ERROR_STOP=1"]
-        connection = ["-h", str(self.directory), "-U", "postgres", "-d", database]
+        connection = ["-h", str(self.directory), "-p", str(self.port or 5432), "-U", "postgres", "-d", database]
         return self._run("psql", *format_options, *connection, "-c", sql).strip()
 
     def create_database(self, name: str, *, template: str | None = None) -> str:

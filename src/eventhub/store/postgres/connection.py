@@ -160,6 +160,8 @@ def translated(url: str) -> Iterator[None]:
     except EventHubError:
         raise
     except (*_UNREACHABLE, asyncpg.PostgresError) as error:
+        if isinstance(error, asyncpg.InterfaceError) and "clos" not in str(error):
+            raise  # the driver was used wrongly, which is our mistake and no outage
         for kinds, ours, remedy in _MEANINGS:
             if isinstance(error, kinds):
                 raise ours(f"{shown(url)}: {str(error) or type(error).__name__}. {remedy}") from error
