@@ -67,6 +67,5 @@ def parse_tags(tags: str | Iterable[str] | None) -> tuple[str, ...]:
     if tags is None:
         return ()
     parts = tags.split(",") if isinstance(tags, str) else list(tags)
-    cleaned = {part.strip() if isinstance(part, str) else part for part in parts}
-    cleaned.discard("")
-    return tuple(sorted(check_name("The tag", tag) for tag in cleaned))
+    cleaned = [part.strip() if isinstance(part, str) else part for part in parts]
+    return tuple(sorted({check_name("The tag", tag) for tag in cleaned if tag != ""}))

@@ -64,6 +64,8 @@ class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
         return max(0.0, plain * (1.0 + self.jitter * roll))
 
     def _exponential(self, power: int) -> float:
+        if self.base_delay == 0:
+            return 0.0
         try:
             return min(self.base_delay * self.multiplier**power, self.max_delay)
         except OverflowError:

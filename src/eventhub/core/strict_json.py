@@ -1,8 +1,8 @@
 """Strict JSON: what may be a payload, and the one text it is kept as.
 
 The fast way encodes, decodes and compares: whatever JSON cannot say (NaN, keys that are not strings, dates, sets)
-comes back different. Only a payload that fails this, or could be too deep or hold a NUL, is walked in Python,
-which also finds the words for the error.
+comes back different. Only a payload that fails this, or could be too deep, hold a NUL or too large a number, is walked
+in Python, which also finds the words for the error.
 """
 
 from __future__ import annotations
@@ -23,6 +23,9 @@ MAX_DEPTH: Final = 64
 _INT_MIN: Final = -(2**63)
 _INT_MAX: Final = 2**64 - 1
 
+_ALL_ZEROS: Final = bytes.maketrans(b"123456789", b"000000000")
+_LONG_NUMBER: Final = b"0" * 19  # the shortest that may be beyond 64 bits
+
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode
 
@@ -34,7 +37,12 @@ def dump(payload: Any, *, what: str = "payload", max_bytes: int = MAX_BYTES) -> 
         plain = _decode(raw) == payload
     except Exception:  # noqa: BLE001 - whatever it was, the walk below names it
         return _dump_slowly(payload, what, max_bytes)
-    if not plain or b"\\u0000" in raw or raw.count(b"[") + raw.count(b"{") > MAX_DEPTH:
+    if (
+        not plain
+        or b"\\u0000" in raw
+        or raw.count(b"[") + raw.count(b"{") > MAX_DEPTH
+        or _LONG_NUMBER in raw.translate(_ALL_ZEROS)
+    ):
         return _dump_slowly(payload, what, max_bytes)
     if len(raw) > max_bytes:
         _too_large(what, len(raw), max_bytes)
@@ -60,9 +68,10 @@ def decode(text: str | bytes) -> Any:
 
 def load(text: str | bytes, *, max_bytes: int = MAX_BYTES) -> Any:
     """Read JSON from outside as strictly as ``dump`` writes it; duplicate keys are refused too."""
-    if len(text) > max_bytes:
-        _too_large("payload", len(text), max_bytes)
     try:
+        size = len(text) if isinstance(text, bytes) or text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+        if size > max_bytes:
+            _too_large("payload", size, max_bytes)
         source = text.decode("utf-8") if isinstance(text, bytes) else text
         value = json.loads(source, object_pairs_hook=_unique_keys, parse_constant=_no_constant)
     except InvalidPayloadError:
