@@ -163,7 +163,7 @@ async def test_closing_twice_or_unopened_is_harmless(store: Store, store_url: st
     await store.close()
     unopened = open_store(store_url)
     await unopened.close()
-    with pytest.raises(StoreClosed, match="make another with open_store"):
+    with pytest.raises(StoreClosed, match="open it again with open_store"):
         await unopened.open()
 
 

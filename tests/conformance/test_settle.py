@@ -194,14 +194,23 @@ async def test_a_completion_after_failures_keeps_their_count(store: Store) -> No
     assert (event.status, event.attempts, event.retry_count) == (Status.COMPLETED, 3, 2)
 
 
-async def test_a_reset_attempt_is_not_charged(store: Store) -> None:
+async def test_a_reset_attempt_is_an_attempt_but_no_failure(store: Store) -> None:
     number = await publish_one(store)
     await take_one(store)
     await store.reset(number, reason="stuck", now=START)
     await complete(store, await take_one(store))
     event = await store.event(number)
     assert event is not None
-    assert (event.status, event.attempts, event.retry_count) == (Status.COMPLETED, 1, 0)
+    assert (event.status, event.attempts, event.retry_count) == (Status.COMPLETED, 2, 0)
+
+
+async def test_who_resets_the_last_attempt_grants_another(store: Store) -> None:
+    number = await publish_one(store, max_attempts=1)
+    await take_one(store)
+    await store.reset(number, reason="stuck", now=START)
+    claim = await take_one(store)
+    assert (claim.event.attempts, claim.max_attempts) == (2, 2)
+    assert (await store.tend(now=at(61))).buried == (number,)
 
 
 async def test_an_event_completed_by_hand_keeps_its_failures(store: Store) -> None:
@@ -231,9 +240,9 @@ async def test_an_operator_may_reset_what_is_being_worked_on(store: Store) -> No
     assert await store.reset(number, reason="worker hangs", now=at(1))
     event = await store.event(number)
     assert event is not None
-    assert (event.status, event.attempts, event.retry_count) == (Status.PENDING, 0, 0)
+    assert (event.status, event.attempts, event.retry_count) == (Status.PENDING, 1, 0)
     entry = (await store.log(number))[-1]
-    assert (entry.action, entry.error, entry.attempt, entry.fence) == ("RESET", "worker hangs", 0, 1)
+    assert (entry.action, entry.error, entry.attempt, entry.fence) == ("RESET", "worker hangs", 1, 1)
     assert entry.created_at == at(1)
     assert not await complete(store, claim, at(2))
     assert ids(await take(store, now=at(3))) == [number]

@@ -44,8 +44,8 @@ async def settle(
     done = await _complete(connection, [r for r in ordered if isinstance(r.outcome, Complete)], now)
     done |= await bury(connection, [r for r in ordered if isinstance(r.outcome, Bury)], now, last_action="FAILED")
     for rows in (
-        await _fail(connection, [r for r in ordered if isinstance(r.outcome, Retry)], now),
-        await _release(connection, [r for r in ordered if isinstance(r.outcome, Release)], now),
+        await _fail(connection, [r for r in ordered if r.leased and isinstance(r.outcome, Retry)], now),
+        await _release(connection, [r for r in ordered if r.leased and isinstance(r.outcome, Release)], now),
     ):
         done |= {(row[0], row[1]) for row in rows}
         freed += [(row[2], row[3]) for row in rows if row[4] == State.READY]

@@ -41,7 +41,10 @@ FROM taken t JOIN eventhub.events e ON e.id = t.event_id JOIN eventhub.routes r 
 
 -- name: any_ready
 -- Whether several routes gave nothing because they are empty, or because others hold what they looked at.
-SELECT 1 FROM eventhub.deliveries WHERE state = 0 AND route = ANY ($1::integer[]) LIMIT 1;
+SELECT 1 FROM unnest($1::integer[]) AS w(route)
+CROSS JOIN LATERAL (SELECT 1 FROM eventhub.deliveries d WHERE d.state = 0 AND d.route = w.route
+                    ORDER BY d.event_id LIMIT 1) d
+LIMIT 1;
 
 -- name: claim_ids
 -- Chosen deliveries, those of them that are ready.

@@ -26,10 +26,10 @@ FROM eventhub_deliveries d JOIN eventhub_events e ON e.id = d.event_id
 WHERE d.state = 0 AND d.id IN (SELECT value FROM carray(:ids)) ORDER BY d.event_id;
 
 -- name: lease
--- The claim itself: the fence goes up with every claim and never comes down.
+-- The claim itself: the fence goes up with every claim and never comes down. The plus keeps the rows looked up by id.
 UPDATE eventhub_deliveries SET state = 1, fence = fence + 1, attempts = attempts + 1, worker = :worker, due = :due,
        max_attempts = coalesce(:max_attempts, max_attempts)
-WHERE state = 0 AND id IN (SELECT value FROM carray(:ids));
+WHERE +state = 0 AND id IN (SELECT value FROM carray(:ids));
 
 -- name: log_picked
 INSERT INTO eventhub_event_log (event_id, delivery_id, action, worker, attempt, fence, created_at)

@@ -3,7 +3,7 @@ SELECT id FROM eventhub_deliveries WHERE state = 3 AND due <= :now ORDER BY due 
 
 -- name: promote
 -- Retries whose time has come are ready again.
-UPDATE eventhub_deliveries SET state = 0, due = NULL WHERE state = 3 AND id IN (SELECT value FROM carray(:ids));
+UPDATE eventhub_deliveries SET state = 0, due = NULL WHERE +state = 3 AND id IN (SELECT value FROM carray(:ids));
 
 -- name: ended_leases
 -- Strictly past its end a lease is abandoned; exactly at it, not yet.

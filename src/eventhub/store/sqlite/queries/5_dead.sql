@@ -60,4 +60,5 @@ DELETE FROM eventhub_idempotency_keys WHERE event_id IN (SELECT value FROM carra
   AND NOT EXISTS (SELECT 1 FROM eventhub_events e WHERE e.id = event_id);
 
 -- name: parked
-SELECT id FROM eventhub_deliveries WHERE lane = :lane AND state = 4;
+-- The head of the key, if it is parked; said so that the index of heads serves it.
+SELECT id FROM eventhub_deliveries WHERE lane = :lane AND lane IS NOT NULL AND state <> 2 AND state = 4;

@@ -1,0 +1,110 @@
+"""Plans in SQLite at 50,000 deliveries: every statement on the way of an event goes by its index."""
+
+import asyncio
+import re
+from array import array
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+
+from eventhub.store import open_store
+from eventhub.store.sqlite.publishing import SQL
+
+pytestmark = pytest.mark.alone
+
+NUMBERS = "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c WHERE n < {}) "
+FILL = [
+    "DELETE FROM eventhub_routes",
+    NUMBERS.format(4) + "INSERT INTO eventhub_routes (id, queue, tags, priority) SELECT n, 'work', 't' || n, 0 FROM c",
+    NUMBERS.format(5000) + "INSERT INTO eventhub_lanes (id, consumer, key) SELECT n, 'work', 'k' || n FROM c",
+    NUMBERS.format(50_000)
+    + "INSERT INTO eventhub_events (id, route, type, payload, created_at)"
+    + " SELECT n, 1 + n % 4, 'order.placed', '{\"n\":1}', n FROM c",
+    NUMBERS.format(50_000)
+    + "INSERT INTO eventhub_deliveries (id, event_id, lane, route, state, due, fence, attempts, failures, worker)"
+    + " SELECT n, n, CASE WHEN n <= 5000 THEN n WHEN n <= 15000 THEN 1 + n % 5000 END, 1 + n % 4,"
+    + " CASE WHEN n <= 5000 THEN 0 WHEN n <= 15000 THEN 2 WHEN n <= 20000 THEN 1 WHEN n <= 25000 THEN 3 ELSE 0 END,"
+    + " CASE WHEN n > 15000 AND n <= 25000 THEN n END, 1, 1, 0, 'w' FROM c",
+]
+DRAIN = ["DELETE FROM eventhub_deliveries WHERE id % 1000 <> 0"]
+STATISTICS = {
+    "none": FILL,
+    "of the full table": [*FILL, "ANALYZE"],
+    "of the empty table": ["ANALYZE", *FILL],
+    "of the table before it was drained": [*FILL, "ANALYZE", *DRAIN],
+}
+
+
+def carray(*values: int) -> Any:
+    return apsw.carray(array("q", values))
+
+
+THREE = (777, 12_000, 30_000)
+STATEMENTS: dict[str, tuple[Any, set[str]]] = {
+    # statement: (arguments, what it must go by)
+    "claim_route": ({"route": 1, "limit": 10}, {"eventhub_deliveries_ready"}),
+    "claim_routes": ({"routes": carray(1, 2, 3, 4), "limit": 10}, {"eventhub_deliveries_ready", "PRIMARY KEY"}),
+    "claim_ids": ({"ids": carray(*THREE)}, {"PRIMARY KEY"}),
+    "lease": ({"ids": carray(*THREE), "worker": "w", "due": 1, "max_attempts": None}, {"PRIMARY KEY"}),
+    "log_picked": ({"ids": carray(*THREE), "now": 1}, {"PRIMARY KEY"}),
+    "extend": ((777, 1, 1), {"PRIMARY KEY"}),
+    "standing": ({"ids": carray(*THREE)}, {"PRIMARY KEY"}),
+    "remove": ({"ids": carray(*THREE)}, {"PRIMARY KEY"}),
+    "fail": ((777, 1, None, "x"), {"PRIMARY KEY"}),
+    "release": ((777, 1, None), {"PRIMARY KEY"}),
+    "add_error": ((777, "x"), {"PRIMARY KEY"}),
+    "bury": ((777, "r", "FAILED", 1), {"PRIMARY KEY"}),
+    "park": ({"ids": carray(*THREE)}, {"PRIMARY KEY"}),
+    "advance": ({"now": 1, "lanes": carray(1, 2, 3)}, {"eventhub_deliveries_behind", "eventhub_deliveries_head"}),
+    "drop_lanes": ({"lanes": carray(1, 2, 3)}, {"eventhub_deliveries_head"}),
+    "taken_lanes": ((carray(1, 2, 3),), {"eventhub_deliveries_head"}),
+    "due_waiting": ({"now": 1, "limit": 10}, {"eventhub_deliveries_waiting"}),
+    "promote": ({"ids": carray(*THREE)}, {"PRIMARY KEY"}),
+    "ended_leases": ({"now": 1, "limit": 10}, {"eventhub_deliveries_leased"}),
+    "next_due": ({}, {"eventhub_deliveries_waiting", "eventhub_deliveries_leased"}),
+    "reset": ({"id": 777}, {"PRIMARY KEY"}),
+    "record_result": ((777, 1, "h", "success", None, 1), {"PRIMARY KEY"}),
+    "parked": ({"lane": 7}, {"eventhub_deliveries_head"}),
+}
+"""A lane's head, a row by its id, and the first of each state: nothing else is ever looked for."""
+
+
+async def _make(path: Path) -> None:
+    async with open_store(path):
+        pass
+
+
+@pytest.fixture(scope="module", params=STATISTICS)
+def connection(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[apsw.Connection]:
+    path = tmp_path_factory.mktemp("plans") / "hub.db"
+    asyncio.run(_make(path))
+    opened = apsw.Connection(str(path))
+    with opened:
+        for step in STATISTICS[request.param]:
+            opened.execute(step)
+    yield opened
+    opened.close()
+
+
+@pytest.mark.parametrize("name", STATEMENTS)
+def test_a_statement_goes_by_its_index(connection: apsw.Connection, name: str) -> None:
+    arguments, wanted = STATEMENTS[name]
+    steps = [row[3] for row in connection.execute("EXPLAIN QUERY PLAN " + getattr(SQL, name), arguments)]
+    assert not [step for step in steps if _scans_a_table(step)], steps
+    for index in wanted:
+        assert any(index in step for step in steps), steps
+
+
+def _scans_a_table(step: str) -> bool:
+    """A scan along an index in its order is how a backlog is read; one without is a search through all rows."""
+    return bool(re.match(r"SCAN (d|e|n|x|h|eventhub_deliveries|eventhub_events)\b", step)) and "USING" not in step
+
+
+@pytest.mark.parametrize("name", ["claim_route", "due_waiting", "ended_leases"])
+def test_a_backlog_is_not_sorted(connection: apsw.Connection, name: str) -> None:
+    arguments, _ = STATEMENTS[name]
+    steps = [row[3] for row in connection.execute("EXPLAIN QUERY PLAN " + getattr(SQL, name), arguments)]
+    assert not [step for step in steps if "TEMP B-TREE" in step], steps

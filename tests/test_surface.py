@@ -1,0 +1,110 @@
+"""What the package shows to the world, exactly: a name more or less is a decision, not an accident."""
+
+import ast
+import importlib
+import inspect
+import re
+
+import pytest
+
+import eventhub
+from eventhub import errors
+
+
+def test_the_package_shows_exactly_this() -> None:
+    assert sorted(eventhub.__all__) == [
+        "DLQInspector",
+        "DeadEvent",
+        "Event",
+        "EventBus",
+        "EventManager",
+        "EventQueue",
+        "IdempotencyGuard",
+        "PermanentError",
+        "QueuedEvent",
+        "RetryPolicy",
+        "Status",
+        "Store",
+        "Success",
+        "TransientError",
+        "__version__",
+        "open_store",
+    ]
+
+
+def test_every_name_that_is_shown_is_there() -> None:
+    for name in eventhub.__all__:
+        assert getattr(eventhub, name) is not None
+
+
+def test_the_errors_are_exactly_those_of_the_drawing() -> None:
+    drawn = re.findall(r"[─│ ]*\b(\w+)(?: \(|  |\n)", (errors.__doc__ or "").split("carries.")[1])
+    tree = [name for name in drawn if name[0].isupper() and hasattr(errors, name)]
+    assert sorted(tree) == sorted(errors.__all__)
+
+
+def test_every_error_of_the_module_is_exported() -> None:
+    defined = [
+        name
+        for name, value in vars(errors).items()
+        if inspect.isclass(value) and issubclass(value, Exception) and value.__module__ == errors.__name__
+    ]
+    assert sorted(defined) == sorted(errors.__all__)
+
+
+@pytest.mark.parametrize(
+    ("name", "parents"),
+    [
+        ("InvalidEventError", ["EventHubError", "ValueError"]),
+        ("InvalidPayloadError", ["InvalidEventError"]),
+        ("PayloadTooLargeError", ["InvalidPayloadError"]),
+        ("InvalidPatternError", ["InvalidEventError"]),
+        ("IdempotencyConflict", ["EventHubError"]),
+        ("EventNotFound", ["EventHubError", "LookupError"]),
+        ("NotDeadError", ["EventHubError"]),
+        ("ClaimLost", ["EventHubError"]),
+        ("HandlerExistsError", ["EventHubError", "ValueError"]),
+        ("EventBusShutdownError", ["EventHubError"]),
+        ("SettingsError", ["EventHubError", "ValueError"]),
+        ("StoreError", ["EventHubError"]),
+        ("StoreUnavailable", ["StoreError"]),
+        ("StoreBusy", ["StoreError"]),
+        ("StoreReadOnly", ["StoreError"]),
+        ("StoreFull", ["StoreError"]),
+        ("StoreClosed", ["StoreError"]),
+        ("SchemaMismatch", ["StoreError"]),
+        ("EventHubError", ["Exception"]),
+    ],
+)
+def test_the_tree_of_errors(name: str, parents: list[str]) -> None:
+    assert [base.__name__ for base in getattr(errors, name).__bases__] == parents
+
+
+def test_every_error_says_what_it_means() -> None:
+    for name in errors.__all__:
+        assert inspect.getdoc(getattr(errors, name))
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        "eventhub.bus",
+        "eventhub.clock",
+        "eventhub.core.events",
+        "eventhub.core.lifecycle",
+        "eventhub.core.matching",
+        "eventhub.core.outcomes",
+        "eventhub.core.retry",
+        "eventhub.core.strict_json",
+        "eventhub.queue",
+        "eventhub.store",
+        "eventhub.store.values",
+    ],
+)
+def test_what_a_module_exports_it_has(module: str) -> None:
+    loaded = importlib.import_module(module)
+    exported = loaded.__all__
+    assert len(set(exported)) == len(exported)
+    for name in exported:
+        assert hasattr(loaded, name)
+    assert ast.get_docstring(ast.parse(inspect.getsource(loaded)))
