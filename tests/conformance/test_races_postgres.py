@@ -1,0 +1,135 @@
+"""Moments that only several connections at once can make: transactions that stay open while others go on."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import asyncpg
+import pytest
+
+from eventhub.core.lifecycle import Bury, Complete, Outcome, Release, Retry
+from eventhub.store import Store, open_store
+from eventhub.store.postgres.publishing import SQL
+from eventhub.store.values import Report
+from tests.conformance.support import MINUTE, QUEUE, complete, ids, new, publish, publish_one, take, take_one
+
+
+@pytest.fixture
+async def postgres_store(postgres_url: str) -> AsyncIterator[Store]:
+    async with open_store(postgres_url) as opened:
+        yield opened
+
+
+async def test_a_publisher_that_commits_late_with_a_lower_id_is_not_passed_over(postgres_store: Store) -> None:
+    store = postgres_store
+    await publish_one(store, None)
+    await complete(store, await take_one(store, None), None)
+    late = await asyncpg.connect(store.url)
+    transaction = late.transaction()
+    await transaction.start()
+    (low,) = await store.publish([new(payload="late")], connection=late)
+    high = await publish(store, *(new() for _ in range(3)), now=None)
+    assert low.id < high[0]
+    claims = await take(store, 2, now=None)
+    assert ids(claims) == high[:2]
+    await transaction.commit()
+    await late.close()
+    seen = []
+    while claims := await take(store, 1, now=None):
+        seen += ids(claims)
+    assert sorted(seen) == [low.id, high[2]]
+
+
+async def test_a_late_publisher_of_a_key_takes_its_turn(postgres_store: Store, postgres_url: str) -> None:
+    store = postgres_store
+    late = await asyncpg.connect(store.url)
+    transaction = late.transaction()
+    await transaction.start()
+    (low,) = await store.publish([new(key="k")], connection=late)
+    waiting = asyncio.create_task(publish_one(store, None, key="k"))
+    await until_blocked(late)
+    await publish_one(store, None)
+    async with open_store(postgres_url) as elsewhere:
+        await publish_one(elsewhere, None, key="other")
+    assert not waiting.done(), "only who comes to the same key waits for the open transaction"
+    await transaction.commit()
+    await late.close()
+    high = await waiting
+    seen = []
+    while claims := await take(store, 10, now=None):
+        seen += [claim.event.id for claim in claims if claim.event.ordering_key == "k"]
+        await store.settle([Report(claim.held, Complete()) for claim in claims])
+    assert seen == [low.id, high]
+
+
+@pytest.mark.parametrize("tags", [1, 3], ids=["one route", "several routes"])
+async def test_a_claim_steps_over_what_others_hold_just_now(postgres_store: Store, tags: int) -> None:
+    store = postgres_store
+    numbers = await publish(store, *(new(tags=(f"t{n % tags}",)) for n in range(9)), now=None)
+    other = await asyncpg.connect(store.url)
+    async with other.transaction():
+        await other.execute("SELECT FROM eventhub.deliveries WHERE id = ANY ($1) FOR UPDATE", numbers[:6])
+        claims = await take(store, 2, now=None)
+        claims += await take(store, 2, now=None)
+        assert sorted(ids(claims)) == numbers[6:]
+        assert await take(store, 2, now=None) == []
+    await other.close()
+    assert ids(await take(store, 10, now=None)) == numbers[:6]
+
+
+@pytest.mark.parametrize(
+    "outcome", [Bury("bad"), Retry("later"), Release(), Complete()], ids=lambda o: type(o).__name__
+)
+async def test_a_report_that_waits_for_a_heartbeat_leaves_exactly_one_state(
+    postgres_store: Store, postgres_url: str, outcome: Outcome
+) -> None:
+    store = postgres_store
+    number = await publish_one(store, max_attempts=3, now=None)
+    (claim,) = await store.claim(QUEUE, worker="w", lease=MINUTE)
+    connection = await asyncpg.connect(postgres_url)
+    try:
+        heartbeat = connection.transaction()
+        await heartbeat.start()
+        await connection.fetch(SQL.extend, [number], [claim.held.fence], MINUTE, None)
+        reporting = asyncio.create_task(store.settle([Report(claim.held, outcome)]))
+        await until_blocked(connection)
+        await heartbeat.commit()
+    finally:
+        await connection.close()
+    (settled,) = await reporting
+    assert settled.accepted
+    dead = (await store.dead(queue=QUEUE)).total
+    open_still = number in await store.current([number])
+    assert (dead, open_still) == {Bury: (1, False), Complete: (0, False)}.get(type(outcome), (0, True))
+
+
+async def test_the_order_of_a_key_is_the_order_of_its_ids_even_when_one_has_to_wait(
+    postgres_store: Store, postgres_url: str
+) -> None:
+    store = postgres_store
+    await publish_one(store, now=None)
+    connection = await asyncpg.connect(postgres_url)
+    try:
+        foreign = connection.transaction()
+        await foreign.start()
+        await connection.execute("INSERT INTO eventhub.idempotency_keys VALUES ($1, 'x', 0, now())", QUEUE)
+        first = asyncio.create_task(publish_one(store, payload="one", key="k", idempotency_key="x", now=None))
+        await until_blocked(connection)
+        second = asyncio.create_task(publish_one(store, payload="two", key="k", now=None))
+        await until_blocked(connection, 2)
+        await foreign.rollback()
+    finally:
+        await connection.close()
+    numbers = {await first: "one", await second: "two"}
+    seen = []
+    for _ in numbers:
+        claims = [c for c in await store.claim(QUEUE, worker="w", lease=MINUTE, limit=5) if c.event.ordering_key]
+        seen += [claim.event.id for claim in claims]
+        await store.settle([Report(claim.held, Complete()) for claim in claims])
+    assert seen == sorted(numbers)
+
+
+async def until_blocked(connection: "asyncpg.Connection[asyncpg.Record]", count: int = 1) -> None:
+    """Until so many backends wait for a lock."""
+    waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+    while await connection.fetchval(waiting) < count:
+        await connection.execute("SELECT pg_stat_clear_snapshot()")
