@@ -7,6 +7,7 @@ import os
 import shutil
 import sys
 import tempfile
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,7 +16,7 @@ import pytest
 
 from eventhub.errors import StoreBusy, StoreError, StoreFull, StoreUnavailable
 from eventhub.store import open_store
-from eventhub.store.sqlite import connection
+from eventhub.store.sqlite import connection, engine
 from eventhub.store.sqlite.thread import ConnectionThread
 from tests.conformance.support import ids, new, publish, publish_one, take, take_one
 
@@ -116,6 +117,24 @@ async def test_a_store_can_be_opened_once_its_trouble_is_over(sqlite_path: Path)
     with pytest.raises(StoreError):
         await publish_one(store)
     sqlite_path.unlink()
+    await publish_one(store)
+    await store.close()
+
+
+async def test_a_store_that_opens_only_half_leaves_nothing_behind(
+    sqlite_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_reader(path: str, *, synchronous: str = "FULL", read_only: bool = False) -> apsw.Connection:
+        if read_only:
+            raise StoreUnavailable("no file handle is left")
+        return connection.connect(path, synchronous=synchronous)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(engine, "connect", no_reader)
+        store = open_store(sqlite_path)
+        with pytest.raises(StoreUnavailable, match="no file handle"):
+            await store.open()
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("eventhub")]
     await publish_one(store)
     await store.close()
 

@@ -77,7 +77,11 @@ class SqliteStore(Store):
         if self._path != ":memory:":
             opened = functools.partial(connect, self._path, read_only=True)
             self._reader = ConnectionThread(self._path, opened, writes=False)
-            await self._reader.start()
+            try:
+                await self._reader.start()
+            except BaseException:
+                await self._writer.stop()
+                raise
 
     def _connect_writer(self) -> apsw.Connection:
         connection = connect(self._path, synchronous=self._synchronous)
