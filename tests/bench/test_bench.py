@@ -103,6 +103,8 @@ def test_people_get_a_table_with_targets(capsys, tmp_path):
         (["--only", "sleep"], "There is no workload sleep; there are publish-1,"),
         (["--rounds", "0"], "rounds is 0; give 1 or more."),
         (["--backlog", "10"], "backlog is 10; give 0 for none, or 5,000 and more."),
+        (["--only", "drain-backlog"], "drain-backlog needs a backlog; give one, such as --backlog 1000000."),
+        (["--only", "drain-held"], "drain-held needs --held-snapshot."),
         (["--db", "no/such/place"], "give a postgresql:// URL, or a directory"),
     ],
 )

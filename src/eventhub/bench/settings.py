@@ -58,6 +58,10 @@ class BenchSettings(msgspec.Struct, frozen=True, kw_only=True):
         if self.seconds <= 0:
             raise SettingsError(f"seconds is {self.seconds}; give more than 0.")
         chosen(self.only)
+        if "drain-backlog" in self.only and not self.backlog:
+            raise SettingsError("drain-backlog needs a backlog; give one, such as --backlog 1000000.")
+        if "drain-held" in self.only and not self.held_snapshot:
+            raise SettingsError("drain-held needs --held-snapshot.")
 
 
 def chosen(only: Sequence[str]) -> tuple[str, ...]:
