@@ -275,6 +275,24 @@ async def test_a_parked_head_that_dies_again_holds_its_key_again(store: Store) -
     assert await actions(store, head) == ["PUBLISHED", *["PICKED", "FAILED", "DEAD", "RETRIED"] * 2][:-1]
 
 
+async def test_an_unparked_event_that_is_retried_and_dies_again_holds_its_key_again(store: Store) -> None:
+    (head,) = await ordered(store, 1, park_when_dead=True)
+    await bury(store, await take_one(store))
+    await store.unpark(QUEUE, "k", by="anna", now=at(1))
+    await store.retry_dead([head], by="anna", now=at(2))
+    await bury(store, await take_one(store, at(3)), "again", now=at(3))
+    assert await states(store, [head]) == [State.PARKED]
+
+
+async def test_whether_a_dead_head_holds_its_key_is_its_own_affair(store: Store) -> None:
+    head, behind = await publish(store, new(key="k", park_when_dead=True), new(key="k"))
+    await bury(store, await take_one(store))
+    assert await states(store, [head, behind]) == [State.PARKED, State.BEHIND]
+    await store.unpark(QUEUE, "k", by="anna", now=START)
+    await bury(store, await take_one(store))
+    assert await states(store, [behind]) == [None]
+
+
 async def test_the_purge_spares_a_parked_head(store: Store) -> None:
     head, _ = await ordered(store, 2, park_when_dead=True)
     await bury(store, await take_one(store))

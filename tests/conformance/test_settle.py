@@ -222,6 +222,15 @@ async def test_an_event_completed_by_hand_keeps_its_failures(store: Store) -> No
     assert (event.status, event.attempts, event.retry_count) == (Status.COMPLETED, 1, 1)
 
 
+async def test_an_event_buried_by_hand_keeps_the_reason_but_no_attempt_failed(store: Store) -> None:
+    number = await publish_one(store)
+    outcome = Bury("not wanted any more", Reason.MANUAL)
+    assert (await report(store, Held(number, 0), outcome, leased=False)).accepted
+    letter = await store.dead_event(number)
+    assert letter is not None
+    assert (letter.attempts, letter.retry_count, letter.errors) == (0, 0, ["not wanted any more"])
+
+
 async def test_a_large_batch_of_every_kind_is_settled_in_one_call(store: Store) -> None:
     await publish(store, *(new(payload=n) for n in range(400)))
     claims = await take(store, 400)
