@@ -355,8 +355,8 @@ def test_the_appetite_grows_with_quick_handlers_and_shrinks_with_slow_ones():
         appetite.learn(finished=finished, now=now)
         sizes.append(appetite.limit)
     assert sizes == [20, 40, 80, 160, 320, 500, 500, 500]
-    assert appetite.wanted(250) == 500
-    assert appetite.wanted(251) == 0
+    assert appetite.wanted(500) == 500
+    assert appetite.wanted(501) == 0
     for _ in range(8):
         finished, now = finished + 10, now + 1.0
         appetite.learn(finished=finished, now=now)

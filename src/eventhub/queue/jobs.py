@@ -68,7 +68,7 @@ class Appetite:
             ideal = int((finished - self._finished) / (now - self._at) * HORIZON)
             ideal = min(max(ideal, self.limit // 2), self.limit * 2)
             self.limit = min(max(ideal, self._least), self._most)
-            self.threshold = self.limit // 2 if self.limit > self._least else self._least - 1
+            self.threshold = self.limit if self.limit > self._least else self._least - 1
         self._at, self._finished = now, finished
 
     def rest(self) -> None:
@@ -86,14 +86,19 @@ class Jobs:
         self.finished: list[Report] = []
         self.finished_count = 0
         self.settling = 0
+        self.claiming = 0
+        self.answered = asyncio.Event()
+        """No claim is on its way."""
         self.room = asyncio.Event()
+        self.plenty = asyncio.Event()
+        """The last claim got all it asked for: there is more where it came from."""
         self.news = asyncio.Event()
         self.quiet = asyncio.Event()
         self._idle: deque[asyncio.Future[None]] = deque()
 
     @property
     def drained(self) -> bool:
-        return not (self.open or self.finished or self.settling)
+        return not (self.open or self.finished or self.settling or self.claiming)
 
     def add(self, jobs: Iterable[Job]) -> None:
         """Take claimed jobs in; an older claim of the same event must be lost, for it was claimed again."""

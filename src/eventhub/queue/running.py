@@ -1,6 +1,6 @@
-"""The running manager: a claimer, runners, a settler and a keeper of leases, each a task of its own.
+"""The running manager: two claimers, runners, a settler and a keeper of leases, each a task of its own.
 
-The claimer fetches the next batch while the runners work on this one and the settler writes down the last
+The claimers fetch the next batch while the runners work on this one and the settler writes down the last
 one, so that the database and the handlers are busy at the same time. Only an idle claimer sleeps.
 """
 
@@ -75,24 +75,25 @@ class Run:
             max_attempts=queue.max_attempts,
         )
         self._stopping = asyncio.Event()
-        self._claiming = False
         self._hurry = asyncio.Event()
 
     # ------------------------------------------------------------------ life
 
     async def go(self) -> None:
         """Run until stopped, or until the queue is empty if that was asked; then wind down in good order."""
-        claimer = asyncio.create_task(self._claim(), name="eventhub-claimer")
+        claimers = [
+            asyncio.create_task(claiming, name="eventhub-claimer") for claiming in (self._claim(), self._claim_along())
+        ]
         runners = [asyncio.create_task(self._work(), name="eventhub-runner") for _ in range(self._settings.concurrency)]
         settler = asyncio.create_task(self._settle(), name="eventhub-settler")
         keeper = asyncio.create_task(self._keep(), name="eventhub-keeper")
-        everyone = [claimer, settler, keeper, *runners]
+        everyone = [*claimers, settler, keeper, *runners]
         stopped = asyncio.create_task(self._stopping.wait(), name="eventhub-stopped")
         try:
             await asyncio.wait([*everyone, stopped], return_when=asyncio.FIRST_COMPLETED)
         finally:
             stopped.cancel()
-            ending = asyncio.create_task(self._wind_down(claimer, runners, settler, keeper))
+            ending = asyncio.create_task(self._wind_down(claimers, runners, settler, keeper))
             try:
                 await asyncio.shield(ending)
             except asyncio.CancelledError:  # told a second time: the handlers get no more time
@@ -109,7 +110,7 @@ class Run:
 
     async def _wind_down(
         self,
-        claimer: asyncio.Task[None],
+        claimers: Sequence[asyncio.Task[None]],
         runners: Sequence[asyncio.Task[None]],
         settler: asyncio.Task[None],
         keeper: asyncio.Task[None],
@@ -117,10 +118,12 @@ class Run:
         self.stop()
         jobs = self._jobs
         deadline = monotonic() + self._settings.shutdown_timeout
-        jobs.give_back(keep=0)
-        if not self._claiming:  # a claim on its way must arrive, or its events would wait for their lease
+        if jobs.claiming:  # a claim on its way must arrive, or it would take again what is given back below
+            await asyncio.wait({asyncio.ensure_future(jobs.answered.wait())}, timeout=LAST_WORDS)
+        for claimer in claimers:
             claimer.cancel()
-        await self._until(claimer, deadline)
+        await asyncio.wait(claimers, timeout=1.0)
+        jobs.give_back(keep=0)
         jobs.quiet.clear()
         if jobs.open:
             await self._until(asyncio.ensure_future(jobs.quiet.wait()), deadline)
@@ -132,9 +135,9 @@ class Run:
         self._patience.ending = True
         jobs.news.set()
         await asyncio.wait({settler}, timeout=LAST_WORDS)
-        for task in (claimer, settler, keeper):
+        for task in (settler, keeper):
             task.cancel()
-        await asyncio.wait({claimer, settler, keeper}, timeout=1.0)
+        await asyncio.wait({settler, keeper}, timeout=1.0)
 
     async def _until(self, awaited: asyncio.Future[Any], deadline: float) -> None:
         """Wait until it is done, the deadline is over, or a hurry; cancel what is not done by then."""
@@ -152,10 +155,8 @@ class Run:
         jobs, failures = self._jobs, 0
         await self._patience.insist("recover", lambda: self._store.recover(self._queue.name, now=self._queue.now()))
         while not self._stopping.is_set():
-            wanted = jobs.appetite.wanted(len(jobs.open))
-            if not wanted or len(jobs.finished) + jobs.settling > BACKLOG * self._settings.batch:
-                jobs.room.clear()
-                await jobs.room.wait()
+            wanted = await self._room()
+            if not wanted:
                 continue
             mark = self._store.wakeups.mark(self._queue.name)
             try:
@@ -172,33 +173,63 @@ class Run:
                 failures = 0
 
     async def _claim_some(self, wanted: int) -> int:
-        self._claiming = True
+        claims, new = await self._claimed(wanted)
         try:
-            claims, new = await self._claimed(wanted)
-            if claims:
-                await self._recall(claims, new)
-        finally:
-            self._claiming = False
-        self._jobs.add(new)
-        if self._stopping.is_set():
-            self._jobs.give_back(keep=0)
+            await self._recall(claims, new)
+        finally:  # whatever happens, what was claimed is in hand
+            self._jobs.add(new)
+            if self._stopping.is_set():
+                self._jobs.give_back(keep=0)
         return len(new)
 
-    async def _claimed(self, wanted: int) -> tuple[list[Claim], list[Job]]:
-        queue, asked_at = self._queue, monotonic()
-        claims = await self._store.claim(
-            queue.name,
-            worker=queue.worker,
-            lease=queue.abandoned_after,
-            limit=wanted,
-            max_attempts=queue.max_attempts,
-            now=queue.now(),
-        )
+    async def _claim_along(self) -> None:
+        """While there is plenty: one claim is on its way as the other arrives, so the database never waits for us."""
         jobs = self._jobs
+        while True:
+            await jobs.plenty.wait()
+            wanted = await self._room()
+            if not wanted:
+                continue
+            try:
+                await self._claim_some(wanted)
+            except StoreError:  # the other claimer meets the same trouble, and says so
+                jobs.plenty.clear()
+            if self._settings.until_empty and jobs.drained:
+                self._store.wakeups.wake(self._queue.name)
+
+    async def _room(self) -> int:
+        """How many to claim; 0 after a wait for room, when it is time to look again."""
+        jobs = self._jobs
+        wanted = jobs.appetite.wanted(len(jobs.open))
+        if not wanted or len(jobs.finished) + jobs.settling > BACKLOG * self._settings.batch:
+            jobs.room.clear()
+            await jobs.room.wait()
+            return 0
+        return wanted
+
+    async def _claimed(self, wanted: int) -> tuple[list[Claim], list[Job]]:
+        queue, jobs, asked_at = self._queue, self._jobs, monotonic()
+        jobs.claiming += 1
+        jobs.answered.clear()
+        try:
+            claims = await self._store.claim(
+                queue.name,
+                worker=queue.worker,
+                lease=queue.abandoned_after,
+                limit=wanted,
+                max_attempts=queue.max_attempts,
+                now=queue.now(),
+            )
+        finally:
+            jobs.claiming -= 1
+            if not jobs.claiming:
+                jobs.answered.set()
         if len(claims) == wanted:
             jobs.appetite.learn(finished=jobs.finished_count, now=asked_at)
+            jobs.plenty.set()
         else:
             jobs.appetite.rest()
+            jobs.plenty.clear()
         self._numbers.claimed += len(claims)
         return claims, [Job(c.held, c.event, c.max_attempts, asked_at) for c in claims]
 

@@ -40,6 +40,7 @@ __all__ = ["Store"]
 
 LAST_WORDS = 5.0
 """Seconds that background work may take when the store is closed."""
+_AGAIN = (Retry, Release)
 TEND_EVERY = 0.1
 """Seconds between two looks for due retries and ended leases, while claims keep coming."""
 TEND_SHARE = 20
@@ -228,7 +229,7 @@ class Store(ABC):
         if not reports:
             return []
         settled = await (self._settling.put(reports) if now is None else self._settle(list(reports), now))
-        if any(report.held.lane is not None or isinstance(report.outcome, Retry | Release) for report in reports):
+        if any(report.held.lane is not None or type(report.outcome) in _AGAIN for report in reports):
             self._announce(None)  # a successor stepped forward, or something is ready again
         return settled
 

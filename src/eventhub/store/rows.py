@@ -55,7 +55,7 @@ def to_claims(
                 type=row[6],
                 payload=_readable(row[7]),
                 metadata=decode(row[8]) if row[8] else {},
-                tags=split_tags(row[9]),
+                tags=split_tags(row[9]) if row[9] else (),
                 title=row[10],
                 description=row[11],
                 ordering_key=row[12],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 from time import perf_counter
 from typing import Any
 
@@ -15,6 +16,11 @@ from eventhub.store.queries import load_queries
 __all__ = ["HeldSnapshot", "RawPostgres"]
 
 SQL = load_queries("eventhub.bench.raw_postgres")
+STORE = load_queries("eventhub.store.postgres")
+"""Claiming and completing are the store's own statements: the same rows read and written, without anything around."""
+LEASE = timedelta(minutes=1)
+EVENT_ID = 15
+"""The column of a claimed row that holds its event's id."""
 DRAINERS = 2
 CHANNEL = "eventhub_raw"
 WORKER = "raw"
@@ -65,18 +71,26 @@ class RawPostgres(Raw):
             while claimed < count and (seconds is None or perf_counter() - started < seconds):
                 wanted = min(batch, count - claimed)
                 claimed += wanted
-                rows = await connection.fetch(SQL.claim, self._route, wanted, WORKER, floor)
+                rows = await self._claim(connection, wanted, floor)
                 claimed += len(rows) - wanted
                 if not rows:
                     return
-                floor = rows[-1][0] + 1
-                await connection.fetch(SQL.complete, [row[0] for row in rows], [row[1] for row in rows])
+                floor = rows[-1][EVENT_ID] + 1
+                await self._complete(connection, rows)
                 done += len(rows)
 
         pool = await self._open_connections(DRAINERS)
         started = perf_counter()
         await asyncio.gather(*(drainer(connection) for connection in pool))
         return done, perf_counter() - started
+
+    async def _claim(self, connection: Any, limit: int, floor: int) -> Any:
+        return await connection.fetch(STORE.claim_route, self._route, limit, WORKER, LEASE, floor, None, None)
+
+    async def _complete(self, connection: Any, rows: Any) -> None:
+        ids, fences = [row[0] for row in rows], [row[1] for row in rows]
+        count = len(rows)
+        await connection.fetch(STORE.complete, ids, fences, [True] * count, None, [0] * count, None, None)
 
     async def latency(self, *, notified: bool) -> float:
         publisher, claimer, listener = await self._open_connections(3)
@@ -91,9 +105,9 @@ class RawPostgres(Raw):
         if notified:
             await publisher.fetch(SQL.notify, CHANNEL)
             await heard.wait()
-        rows = await claimer.fetch(SQL.claim, self._route, 1, WORKER, 0)
+        rows = await self._claim(claimer, 1, 0)
         took = perf_counter() - committed
-        await claimer.fetch(SQL.complete, [row[0] for row in rows], [row[1] for row in rows])
+        await self._complete(claimer, rows)
         await listener.remove_listener(CHANNEL, hear)
         return took
 

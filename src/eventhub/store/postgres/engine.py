@@ -224,7 +224,7 @@ class PostgresStore(Store):
     # --------------------------------------------------------------- settle
 
     async def _settle(self, reports: list[Report], now: datetime | None) -> list[Settled]:
-        if all(report.held.lane is None and isinstance(report.outcome, Complete) for report in reports):
+        if all(type(report.outcome) is Complete and report.held.lane is None for report in reports):
             with translated(self.url):  # the common case: one statement is its own transaction
                 settled, _ = await settling.settle(self._pool, reports, now)
         else:
