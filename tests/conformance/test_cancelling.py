@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
+import asyncpg
 import pytest
 
 from eventhub.core.events import Status
+from eventhub.core.lifecycle import Bury
 from eventhub.store import Store, open_store
+from eventhub.store.values import Held, Report
 from tests.conformance.support import MINUTE, QUEUE, publish_one
 
 
@@ -41,3 +45,30 @@ async def test_closing_gives_back_what_a_cancelled_claim_took(store: Store, stor
     await store.close()
     async with open_store(store_url) as again:
         assert [claim.event.id for claim in await again.claim(QUEUE, worker="v", lease=MINUTE)] == [number]
+
+
+@pytest.mark.parametrize("steps", range(0, 40, 2))
+async def test_what_is_published_after_a_cancelled_transaction_is_really_committed(
+    postgres_url: str, steps: int
+) -> None:
+    async with open_store(postgres_url, pool_size=1) as store:
+        publishing = asyncio.create_task(publish_one(store, key="k", idempotency_key="x", now=None))
+        await cancelled_twice(publishing, steps)
+        settling = asyncio.create_task(store.settle([Report(Held(1, 1, 1), Bury("never"))]))
+        await cancelled_twice(settling, steps)
+        number = await publish_one(store, now=None)
+        connection = await asyncpg.connect(postgres_url)
+        try:
+            assert await connection.fetchval("SELECT count(*) FROM eventhub.events WHERE id = $1", number) == 1
+        finally:
+            await connection.close()
+
+
+async def cancelled_twice(task: asyncio.Task[Any], steps: int) -> None:
+    """Cancelled after some steps of the loop, and again in the middle of its clean-up."""
+    for _ in range(steps):
+        await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.wait({task})

@@ -398,7 +398,8 @@ async def test_a_claim_on_its_way_when_the_manager_stops_is_given_back(live):
 
     live.store.claim = slow
     event = await live.publish("a", 1)
-    manager, ran = EventManager(live), []
+    manager = EventManager(live)
+    ran: list[object] = []
     manager.register("h", "a", ran.append, inline=True)
     running = asyncio.create_task(manager.run())
     await asked.wait()

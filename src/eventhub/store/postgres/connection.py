@@ -51,12 +51,18 @@ async def open_pool(url: str, size: int) -> asyncpg.Pool[asyncpg.Record]:
             timeout=CONNECT_SECONDS,
             max_inactive_connection_lifetime=300,
             server_settings=SETTINGS,
-            reset=_leave_as_it_is,
+            reset=_reset,
         )
 
 
-async def _leave_as_it_is(_: object) -> None:
-    """Our statements leave no session state behind, so giving a connection back need not cost a round trip."""
+async def _reset(connection: Any) -> None:
+    """Our statements leave no session state behind, so giving a connection back need not cost a round trip.
+
+    Only a transaction that was cancelled in the middle of its own rollback may still be open. It must not be handed
+    on: what the next one writes would never be committed.
+    """
+    if connection.is_in_transaction():
+        await connection.reset()
 
 
 async def connect(url: str, **settings: str) -> asyncpg.Connection[asyncpg.Record]:
