@@ -1,10 +1,12 @@
 """Fixtures for every test: a fresh database of either engine, and the private PostgreSQL."""
 
 import itertools
+import logging
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import structlog
 
 from tests.postgres_cluster import PostgresCluster
 
@@ -41,3 +43,13 @@ def store_url(request: pytest.FixtureRequest) -> str:
         return f"sqlite:///{request.getfixturevalue('sqlite_path')}"
     url: str = request.getfixturevalue("postgres_url")
     return url
+
+
+@pytest.fixture(autouse=True)
+def _logging_of_its_own() -> Iterator[None]:
+    """Whatever a test does to logging ends with it: what it writes to may be closed by then."""
+    handlers, level = logging.root.handlers[:], logging.root.level
+    yield
+    structlog.reset_defaults()
+    logging.root.handlers[:] = handlers
+    logging.root.setLevel(level)

@@ -159,7 +159,15 @@ def test_many_threads_share_a_face(queue):
     assert len(taken) == len(set(taken)) == 40
 
 
-def test_an_interrupt_cancels_what_blocks(queue):
+@pytest.fixture
+def interruptible():
+    """Shells start background jobs with interrupts ignored; this test must have them all the same."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_an_interrupt_cancels_what_blocks(queue, interruptible):
     manager, started = blocking.EventManager(queue, shutdown_timeout=0), threading.Event()
 
     async def endless(event):

@@ -1,10 +1,12 @@
 """Retries: when, how often, what is kept of each failure, and what others are told."""
 
 import asyncio
+import io
 from datetime import timedelta
 from typing import Any
 
 import pytest
+import structlog
 from structlog.testing import capture_logs
 
 from eventhub.bus import BreakerSettings
@@ -311,3 +313,12 @@ async def test_a_breaker_of_one_subscription_leaves_other_types_alone(make_bus) 
         await bus.publish("bad", 1)
     await bus.publish("good", 1)
     assert len(good.events) == 1
+
+
+async def test_a_log_that_cannot_be_written_does_not_stop_the_work(make_bus, status) -> None:
+    closed = io.StringIO()
+    closed.close()
+    structlog.configure(logger_factory=structlog.PrintLoggerFactory(closed))
+    bus = await make_bus().start()
+    bus.subscribe("*", Recorder(failures=2))
+    assert await status(await bus.publish("a", 1)) == "COMPLETED"

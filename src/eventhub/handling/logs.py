@@ -7,6 +7,7 @@ An application that has configured structlog gets them there. Any other gets the
 from __future__ import annotations
 
 import logging
+from contextlib import suppress
 from typing import Any
 
 import structlog
@@ -30,7 +31,13 @@ class _Logger:
         )
 
     def __getattr__(self, level: str) -> Any:
-        return getattr(self._configured if structlog.is_configured() else self._plain, level)
+        write = getattr(self._configured if structlog.is_configured() else self._plain, level)
+
+        def safely(event: str, **fields: Any) -> None:
+            with suppress(Exception):  # a log that cannot be written never stops the work
+                write(event, **fields)
+
+        return safely
 
 
 def get_logger(name: str) -> Any:
