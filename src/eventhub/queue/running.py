@@ -185,10 +185,10 @@ class Run:
     async def _claim_along(self) -> None:
         """While there is plenty: one claim is on its way as the other arrives, so the database never waits for us."""
         jobs = self._jobs
-        while True:
+        while not self._stopping.is_set():
             await jobs.plenty.wait()
             wanted = await self._room()
-            if not wanted:
+            if not wanted or self._stopping.is_set():
                 continue
             try:
                 await self._claim_some(wanted)
