@@ -23,6 +23,7 @@ MAX_DEPTH: Final = 64
 _INT_MIN: Final = -(2**63)
 _INT_MAX: Final = 2**64 - 1
 
+
 _ALL_ZEROS: Final = bytes.maketrans(b"123456789", b"000000000")
 _LONG_NUMBER: Final = b"0" * 19  # the shortest that may be beyond 64 bits
 
@@ -39,7 +40,7 @@ def dump(payload: Any, *, what: str = "payload", max_bytes: int = MAX_BYTES) -> 
         return _dump_slowly(payload, what, max_bytes)
     if (
         not plain
-        or b"\\u0000" in raw
+        or (b"\\" in raw and b"\\u0000" in raw)
         or raw.count(b"[") + raw.count(b"{") > MAX_DEPTH
         or _LONG_NUMBER in raw.translate(_ALL_ZEROS)
     ):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from hashlib import blake2b
 
@@ -25,6 +26,7 @@ __all__ = [
     "Tended",
     "Wanted",
     "lane_id",
+    "routes_in",
 ]
 
 
@@ -210,6 +212,11 @@ class QueueStats(msgspec.Struct, frozen=True, kw_only=True):
     latency_p50_seconds: float | None = None
     latency_p99_seconds: float | None = None
     failure_rate: float | None = None
+
+
+def routes_in(calls: Sequence[Sequence[NewEvent]]) -> set[Route]:
+    """The routes of a batch; told apart by identity first, because there are few of them and many events."""
+    return set({id(event.route): event.route for call in calls for event in call}.values())
 
 
 def lane_id(consumer: str, key: str) -> int:

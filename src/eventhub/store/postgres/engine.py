@@ -36,6 +36,7 @@ from eventhub.store.values import (
     Tended,
     Wanted,
     lane_id,
+    routes_in,
 )
 
 __all__ = ["PostgresStore"]
@@ -118,7 +119,7 @@ class PostgresStore(Store):
     # -------------------------------------------------------------- publish
 
     async def _publish_all(self, calls: list[Sequence[NewEvent]], now: datetime | None) -> list[Answer[Published]]:
-        await self._learn_routes({event.route for call in calls for event in call})
+        await self._learn_routes(routes_in(calls))
         if is_plain(calls):
             with translated(self.url):
                 return await publish_plain(self._pool, calls, self._routes, now)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime
+from operator import attrgetter
 from typing import Any
 
 from eventhub.core.lifecycle import State
@@ -119,14 +120,21 @@ async def _insert(
     now: datetime | None,
 ) -> list[Published]:
     events = [event for _, event in numbered]
-    placed = [_place(event, heads) for event in events]
+    placed = [
+        _READY
+        if e.ordering_key is None and e.delay is None and e.deliver_at is None and e.worker is None and not e.completed
+        else _place(e, heads)
+        for e in events
+    ]
+    known = {id(event.route): event.route for event in events}  # by identity: hashing a route each time would cost more
+    of_route = {key: routes[route] for key, route in known.items()}
     rows = await connection.fetch(
         SQL.insert_events,
         _column([number for number, _ in numbered]),
-        [routes[event.route] for event in events],
+        [of_route[id(event.route)] for event in events],
         [event.type for event in events],
         [event.payload for event in events],
-        *(_column([getattr(event, name) for event in events]) for name in _TEXTS),
+        *(_column(list(map(text, events))) for text in _TEXTS),
         _column([lane for lane, _, _ in placed]),
         [state for _, state, _ in placed],
         _column([event.deliver_at for event in events]),
@@ -139,12 +147,13 @@ async def _insert(
     return [Published(row[0], row[1], leased=event.starts_leased) for row, event in zip(rows, events, strict=True)]
 
 
-_TEXTS = ("metadata", "tags", "title", "description", "ordering_key", "idempotency_key")
+_TEXTS = [attrgetter(name) for name in ("metadata", "tags", "title", "description", "ordering_key", "idempotency_key")]
+_READY = (None, State.READY, None)
 
 
 def _column(values: list[Any]) -> list[Any] | None:
     """A column for ``unnest``; one that is empty throughout costs nothing."""
-    return values if any(value is not None for value in values) else None
+    return None if values.count(None) == len(values) else values
 
 
 def _place(event: NewEvent, heads: set[int]) -> tuple[int | None, int | None, float | None]:

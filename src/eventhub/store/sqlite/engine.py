@@ -42,6 +42,7 @@ from eventhub.store.values import (
     Settled,
     Tended,
     Wanted,
+    routes_in,
 )
 
 __all__ = ["SqliteStore"]
@@ -111,7 +112,7 @@ class SqliteStore(Store):
     # ------------------------------------------------- publish, claim, settle
 
     async def _publish_all(self, calls: list[Sequence[NewEvent]], now: datetime | None) -> list[Answer[Published]]:
-        await self._learn_routes({event.route for call in calls for event in call})
+        await self._learn_routes(routes_in(calls))
         return await self._write(self._publish_job, calls, now=now)
 
     def _publish_job(

@@ -82,12 +82,20 @@ def _insert(
 ) -> None:
     if not numbered:
         return
+    span = {"first": numbered[0][0], "last": numbered[-1][0]}
+    of_route = _route_numbers(connection, numbered, routes)
+    if _is_bare(numbered):
+        bare = [(number, of_route[id(e.route)], e.type, e.payload, e.metadata, now) for number, e in numbered]
+        connection.executemany(SQL.insert_bare_events, bare)
+        connection.execute(SQL.insert_bare_deliveries, {**span, "max_attempts": numbered[0][1].max_attempts})
+        connection.execute(SQL.log_published, span)
+        return
     heads = _open_lanes(connection, [event for _, event in numbered if not event.completed])
     events: list[tuple[Any, ...]] = []
     deliveries: list[tuple[Any, ...]] = []
     log: list[tuple[Any, ...]] = []
     for number, event in numbered:
-        route = routes.get(event.route) or route_number(connection, event.route)
+        route = of_route[id(event.route)]
         events.append(
             (
                 number,
@@ -116,9 +124,35 @@ def _insert(
         )
     connection.executemany(SQL.insert_events, events)
     connection.executemany(SQL.insert_deliveries, deliveries)
-    connection.execute(SQL.log_published, {"first": numbered[0][0], "last": numbered[-1][0]})
+    connection.execute(SQL.log_published, span)
     if log:
         connection.executemany(SQL.write_log, log)
+
+
+def _route_numbers(
+    connection: apsw.Connection, numbered: list[tuple[int, NewEvent]], routes: dict[Route, int]
+) -> dict[int, int]:
+    """Numbers by the identity of the route: hashing a route for each event would cost more."""
+    distinct = {id(event.route): event.route for _, event in numbered}
+    return {key: routes.get(route) or route_number(connection, route) for key, route in distinct.items()}
+
+
+def _is_bare(numbered: list[tuple[int, NewEvent]]) -> bool:
+    """Whether all are plain work, ready at once: then most of the rows are made inside the database."""
+    limit = numbered[0][1].max_attempts
+    return all(
+        e.ordering_key is None
+        and e.idempotency_key is None
+        and e.tags is None
+        and e.delay is None
+        and e.deliver_at is None
+        and e.worker is None
+        and e.title is None
+        and e.description is None
+        and not e.completed
+        and e.max_attempts == limit
+        for _, e in numbered
+    )
 
 
 def _open_lanes(connection: apsw.Connection, events: list[NewEvent]) -> set[int]:
