@@ -27,14 +27,13 @@ _LONGEST_ID: Final = 200
 class Handler:
     """One registered handler, and how often it ended in which way."""
 
-    __slots__ = ("_call", "_function", "id", "pattern", "results")
+    __slots__ = ("_call", "id", "pattern", "results")
 
     def __init__(
         self, handler_id: str, pattern: Pattern, function: HandlerFunction, *, threads: DaemonThreads | None
     ) -> None:
         self.id = handler_id
         self.pattern = pattern
-        self._function = function
         self._call = self._make_call(function, threads)
         self.results = dict.fromkeys(KINDS, 0)
 

@@ -6,13 +6,15 @@ batch that names it; what it could not take belongs to earlier events, and is co
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Any
 
 from eventhub.errors import IdempotencyConflict
 from eventhub.store.batching import Answer
-from eventhub.store.values import NewEvent, Published
+from eventhub.store.values import NewEvent, Published, Route
 
-__all__ = ["Earlier", "Keys", "Scope"]
+__all__ = ["Earlier", "Keys", "Scope", "earlier"]
 
 Scope = tuple[str, str]
 """A queue and a key: each queue has keys of its own."""
@@ -104,6 +106,22 @@ class Keys:
         if isinstance(same, int):  # the same key twice in one batch: the first of them
             return Published(same, stored[same].created_at, duplicate=True)
         return same
+
+
+def earlier(scope: Scope, row: Sequence[Any], time: Callable[[Any], datetime]) -> tuple[Published, NewEvent]:
+    """An event that has a key already, from its row: id, type, payload, metadata, tags, title, …, created_at."""
+    number, type_, payload, metadata, tags, title, description, ordering_key, created_at = row
+    event = NewEvent(
+        type=type_,
+        payload=payload,
+        route=Route(scope[0]),
+        metadata=metadata,
+        tags=tags,
+        title=title,
+        description=description,
+        ordering_key=ordering_key,
+    )
+    return Published(number, time(created_at), duplicate=True), event
 
 
 def _scope(event: NewEvent) -> Scope | None:

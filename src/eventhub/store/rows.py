@@ -100,28 +100,33 @@ def as_published(new: NewEvent, published: Published) -> QueuedEvent:
     )
 
 
+def _facts(row: Sequence[Any], time: Callable[[Any], datetime]) -> dict[str, Any]:
+    """The event's own columns, which every reading query has first and in this order."""
+    id_, type_, payload, metadata, tags, title, description, ordering_key, idempotency_key, created_at = row[:10]
+    return {
+        "id": id_,
+        "type": type_,
+        "payload": _readable(payload),
+        "metadata": decode(metadata) if metadata else {},
+        "tags": split_tags(tags),
+        "title": title,
+        "description": description,
+        "ordering_key": ordering_key,
+        "idempotency_key": idempotency_key,
+        "created_at": time(created_at),
+    }
+
+
 def to_queued(row: Sequence[Any], time: Callable[[Any], datetime]) -> QueuedEvent:
     """A row of the view ``event_states``."""
-    (id_, type_, payload, metadata, tags, title, description, ordering_key, idempotency_key, created_at, queue) = row[
-        :11
-    ]
-    (state, dead_status, attempts, failures, fence, lease_ends, next_retry, errors, updated_at) = row[11:20]
+    (queue, state, dead_status, attempts, failures, fence, lease_ends, next_retry, errors, updated_at) = row[10:20]
     status = event_status(
         open_states=frozenset() if state is None else frozenset({State(state)}),
         dead=frozenset() if dead_status is None else frozenset({Status(dead_status)}),
         completed=False,
     )
     return QueuedEvent(
-        id=id_,
-        type=type_,
-        payload=_readable(payload),
-        metadata=decode(metadata) if metadata else {},
-        tags=split_tags(tags),
-        title=title,
-        description=description,
-        ordering_key=ordering_key,
-        idempotency_key=idempotency_key,
-        created_at=time(created_at),
+        **_facts(row, time),
         status=status,
         attempts=attempts,
         retry_count=failures,
@@ -135,19 +140,9 @@ def to_queued(row: Sequence[Any], time: Callable[[Any], datetime]) -> QueuedEven
 
 
 def to_dead(row: Sequence[Any], time: Callable[[Any], datetime]) -> DeadEvent:
-    (id_, type_, payload, metadata, tags, title, description, ordering_key, idempotency_key, created_at) = row[:10]
     (status, attempts, failures, errors, dead_at, reason, queue, worker, retried_at, retried_by) = row[10:20]
     return DeadEvent(
-        id=id_,
-        type=type_,
-        payload=_readable(payload),
-        metadata=decode(metadata) if metadata else {},
-        tags=split_tags(tags),
-        title=title,
-        description=description,
-        ordering_key=ordering_key,
-        idempotency_key=idempotency_key,
-        created_at=time(created_at),
+        **_facts(row, time),
         status=Status(status),
         attempts=attempts,
         retry_count=failures,

@@ -10,7 +10,7 @@ from typing import Any
 from eventhub.core.lifecycle import State
 from eventhub.errors import StoreBusy
 from eventhub.store.batching import Answer
-from eventhub.store.idempotency import Earlier, Keys, Scope
+from eventhub.store.idempotency import Earlier, Keys, Scope, earlier
 from eventhub.store.queries import load_queries
 from eventhub.store.values import NewEvent, Published, Route, lane_id
 
@@ -48,10 +48,10 @@ async def publish_calls(
     if keys.first:
         taken = await _take(connection, keys.first, now)
         lost = [scope for scope in keys.first if scope not in taken]
-        earlier = await _earlier(connection, lost) if lost else {}
-        if len(earlier) < len(lost):
+        known = await _earlier(connection, lost) if lost else {}
+        if len(known) < len(lost):
             raise StoreBusy("An event was purged while its idempotency key was being used again. Try again.")
-        keys.judge(earlier)
+        keys.judge(known)
         dropped = keys.dropped(taken)
         if dropped:
             await connection.execute(SQL.drop_keys, *_columns(dropped))
@@ -74,21 +74,8 @@ async def _take(connection: Any, keys: dict[Scope, int], now: datetime | None) -
 
 
 async def _earlier(connection: Any, scopes: list[Scope]) -> Earlier:
-    found: Earlier = {}
-    for row in await connection.fetch(SQL.keyed_events, *_columns(scopes)):
-        scope, key, number, type_, payload, metadata, tags, title, description, ordering_key, created_at = row
-        event = NewEvent(
-            type=type_,
-            payload=payload,
-            route=Route(scope),
-            metadata=metadata,
-            tags=tags,
-            title=title,
-            description=description,
-            ordering_key=ordering_key,
-        )
-        found[scope, key] = (Published(number, created_at, duplicate=True), event)
-    return found
+    rows = await connection.fetch(SQL.keyed_events, *_columns(scopes))
+    return {(row[0], row[1]): earlier((row[0], row[1]), row[2:], lambda moment: moment) for row in rows}
 
 
 def _columns(scopes: list[Scope]) -> tuple[list[str], list[str]]:

@@ -14,7 +14,7 @@ import apsw
 
 from eventhub.core.lifecycle import State
 from eventhub.store.batching import Answer
-from eventhub.store.idempotency import Earlier, Keys, Scope
+from eventhub.store.idempotency import Earlier, Keys, Scope, earlier
 from eventhub.store.queries import load_queries
 from eventhub.store.rows import from_micros, micros
 from eventhub.store.values import NewEvent, Published, Route, lane_id
@@ -59,22 +59,11 @@ def _take(connection: apsw.Connection, keys: dict[Scope, int], now: int) -> set[
 
 
 def _earlier(connection: apsw.Connection, scopes: list[Scope]) -> Earlier:
-    found: Earlier = {}
-    for scope in scopes:
-        for row in connection.execute(SQL.keyed_events, {"scope": scope[0], "key": scope[1]}):
-            number, type_, payload, metadata, tags, title, description, ordering_key, created_at = row
-            event = NewEvent(
-                type=type_,
-                payload=payload,
-                route=Route(scope[0]),
-                metadata=metadata,
-                tags=tags,
-                title=title,
-                description=description,
-                ordering_key=ordering_key,
-            )
-            found[scope] = (Published(number, from_micros(created_at), duplicate=True), event)
-    return found
+    return {
+        scope: earlier(scope, row, from_micros)
+        for scope in scopes
+        for row in connection.execute(SQL.keyed_events, {"scope": scope[0], "key": scope[1]})
+    }
 
 
 def _insert(
