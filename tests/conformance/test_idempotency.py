@@ -33,6 +33,18 @@ async def test_the_same_key_and_event_again_is_the_first_event(store: Store) -> 
     assert await depth(store) == 1
 
 
+async def test_a_duplicate_amid_plain_events_leaves_every_other_with_its_own_id_and_payload(store: Store) -> None:
+    await publish_one(store, idempotency_key="k")
+    route = new().route  # one object for all, as a composer gives them
+    batch = [new(payload=n, idempotency_key="k" if n == 2 else None) for n in range(5)]
+    batch[2].payload = new().payload
+    for event in batch:
+        event.route = route
+    numbers = await publish(store, *batch)
+    taken = {claim.event.id: claim.event.payload for claim in await take(store, 10)}
+    assert taken == {numbers[n]: {"n": 1} if n == 2 else n for n in range(5)}
+
+
 async def test_a_duplicate_asked_to_be_leased_is_not_leased(store: Store) -> None:
     number = await publish_one(store, idempotency_key="k")
     (again,) = await store.publish([new(idempotency_key="k", worker="me", lease=seconds(60))], now=START)

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from eventhub.core.strict_json import MAX_BYTES, decode, dump, dump_metadata, load
+from eventhub.core.strict_json import MAX_BYTES, decode, dump, dump_many, dump_metadata, load
 from eventhub.errors import InvalidPayloadError, PayloadTooLargeError
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"))
@@ -65,6 +65,30 @@ def test_either_it_is_json_or_it_is_refused(value: Any) -> None:
     except InvalidPayloadError:
         return
     assert dump(load(text)) == text
+
+
+@given(st.lists(ANYTHING, max_size=6))
+def test_many_at_once_are_the_same_texts_as_one_by_one(values: list[Any]) -> None:
+    texts = dump_many(values)
+    assert len(texts) == len(values)
+    for value, text in zip(values, texts, strict=True):
+        if text is not None:
+            assert text == dump(value)
+
+
+def test_many_plain_payloads_are_done_together_and_only_a_doubtful_one_is_left_to_the_single_form() -> None:
+    plain = [{"n": n, "text": "line\nbreak é"} for n in range(200)]
+    assert dump_many(plain) == [dump(payload) for payload in plain]
+    deep, wide = nested(65, lambda inner: [inner]), "x" * MAX_BYTES
+    assert dump_many([*plain[:2], deep, wide, *plain[2:4]]) == [
+        *map(dump, plain[:2]),
+        None,
+        None,
+        *map(dump, plain[2:4]),
+    ]
+    for bad in (math.nan, 2**64, "\x00", object(), {1: 2}, cycle(), "\ud800", nested(5000, lambda inner: [inner])):
+        assert dump_many([bad]) == [None]
+    assert dump_many([]) == []
 
 
 def nested(levels: int, make: Callable[[Any], Any]) -> Any:

@@ -6,13 +6,13 @@ bulk publishing spends most of its Python time in this module.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import lru_cache
 from typing import Any, Final, TypedDict
 
 from eventhub.core.matching import check_type, parse_tags
-from eventhub.core.strict_json import dump, dump_metadata
+from eventhub.core.strict_json import dump, dump_many, dump_metadata
 from eventhub.errors import InvalidEventError
 from eventhub.store.values import NewEvent, Route
 
@@ -77,22 +77,21 @@ class Composer:
 
     def many(self, events: Iterable[Mapping[str, Any]]) -> list[NewEvent]:
         """The events of a bulk publish; an error says which of them is to blame."""
+        events = list(events)
         known, route, limit = self._types, self._plain, self._max_attempts
         composed: list[NewEvent] = []
         add = composed.append
         try:
-            for event in events:
-                if type(event) is dict and len(event) == 2 and "payload" in event:  # noqa: PLR2004
-                    kind = event.get("type")
-                    if type(kind) is str and kind in known:
-                        add(NewEvent(type=kind, payload=dump(event["payload"]), route=route, max_attempts=limit))
-                        continue
-                add(self._from(event))
+            for event, text in zip(events, _payloads(events), strict=True):
+                if text is not None and len(event) == 2 and event.get("type") in known:  # noqa: PLR2004
+                    add(NewEvent(type=event["type"], payload=text, route=route, max_attempts=limit))
+                else:
+                    add(self._from(event, text))
         except InvalidEventError as error:
             raise type(error)(f"Event {len(composed)} of the batch (counted from 0): {error}") from None
         return composed
 
-    def _from(self, event: Mapping[str, Any]) -> NewEvent:
+    def _from(self, event: Mapping[str, Any], payload: str | None = None) -> NewEvent:
         if not isinstance(event, Mapping):
             raise InvalidEventError(
                 f"The event is a {type(event).__name__}; "
@@ -108,7 +107,7 @@ class Composer:
         priority = event.get("priority")
         return NewEvent(
             type=self._type(event["type"]),
-            payload=dump(event["payload"]),
+            payload=dump(event["payload"]) if payload is None else payload,
             route=self._route(tags, self._priority if priority is None else _priority(priority)),
             metadata=dump_metadata(event.get("metadata")),
             tags=sent_tags,
@@ -136,6 +135,14 @@ class Composer:
                 self._routes.clear()
             route = self._routes[key] = Route(self._queue, *key)
         return route
+
+
+def _payloads(events: list[Mapping[str, Any]]) -> Sequence[str | None]:
+    """The texts of the payloads, where they can be had together; an event that is not even a mapping has none."""
+    try:
+        return dump_many([event["payload"] for event in events])
+    except (TypeError, KeyError, IndexError):
+        return [None] * len(events)
 
 
 def _tags(tags: object) -> tuple[tuple[str, ...], str | None]:

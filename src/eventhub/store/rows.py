@@ -36,8 +36,14 @@ def _readable(payload: str) -> Any:
     """The payload, or its bare text when somebody has damaged it in the database: it must not stop the others."""
     try:
         return decode(payload)
-    except DecodeError:
+    except (DecodeError, RecursionError):
         return payload
+
+
+def _metadata(text: str) -> dict[str, str]:
+    """The metadata; one that was damaged reads as none, for the same reason."""
+    found = _readable(text)
+    return found if isinstance(found, dict) else {}
 
 
 def to_claims(
@@ -54,7 +60,7 @@ def to_claims(
                 id=row[15],
                 type=row[6],
                 payload=_readable(row[7]),
-                metadata=decode(row[8]) if row[8] else {},
+                metadata=_metadata(row[8]) if row[8] else {},
                 tags=split_tags(row[9]) if row[9] else (),
                 title=row[10],
                 description=row[11],
@@ -107,7 +113,7 @@ def _facts(row: Sequence[Any], time: Callable[[Any], datetime]) -> dict[str, Any
         "id": id_,
         "type": type_,
         "payload": _readable(payload),
-        "metadata": decode(metadata) if metadata else {},
+        "metadata": _metadata(metadata) if metadata else {},
         "tags": split_tags(tags),
         "title": title,
         "description": description,

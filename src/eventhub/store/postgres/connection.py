@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 import asyncpg
 
 from eventhub.errors import (
     EventHubError,
     SchemaMismatch,
+    SettingsError,
     StoreBusy,
     StoreError,
     StoreFull,
@@ -33,16 +34,19 @@ CONNECT_SECONDS = 10
 
 
 def shown(url: str) -> str:
-    """The URL without its password, for messages."""
-    parts = urlsplit(url)
-    user = f"{parts.username}@" if parts.username else ""
-    port = f":{parts.port}" if parts.port else ""
-    return f"postgresql://{user}{parts.hostname or ''}{port}{parts.path}"
+    """The URL without its password, for messages; of one that may be cut in the wrong places, nothing is shown."""
+    rest = url.partition("://")[2]
+    authority = re.split("[/?#]", rest, maxsplit=1)[0]
+    further = rest.removeprefix(authority)
+    if "@" in further:  # a password with a / or # in it: the parts are not what they seem
+        return "postgresql://…"
+    login, at, hosts = authority.rpartition("@")
+    return f"postgresql://{login.partition(':')[0]}{at}{hosts}{re.split('[?#]', further, maxsplit=1)[0]}"
 
 
 async def open_pool(url: str, size: int) -> asyncpg.Pool[asyncpg.Record]:
     """A pool with our settings; raises StoreUnavailable with the remedy when the server does not answer."""
-    with translated(url):
+    with translated(url), _understood(url):
         return await asyncpg.create_pool(
             url,
             min_size=1,
@@ -67,7 +71,7 @@ async def _reset(connection: Any) -> None:
 
 async def connect(url: str, **settings: str) -> asyncpg.Connection[asyncpg.Record]:
     """One direct connection outside the pool."""
-    with translated(url):
+    with translated(url), _understood(url):
         return await asyncpg.connect(url, timeout=CONNECT_SECONDS, server_settings={**SETTINGS, **settings})
 
 
@@ -161,6 +165,19 @@ _MEANINGS: tuple[tuple[tuple[type[Exception], ...], type[StoreError], str], ...]
     ),
     ((asyncpg.PostgresError,), StoreError, "This is unexpected; please report it with this message."),
 )
+
+
+@contextmanager
+def _understood(url: str) -> Iterator[None]:
+    """A URL that the driver cannot read is the user's mistake; the driver's words about it may hold the password."""
+    try:
+        yield
+    except ValueError as error:
+        why = f" ({error})" if isinstance(error, asyncpg.ClientConfigurationError) else ""
+        raise SettingsError(
+            f"{shown(url)} is not a PostgreSQL URL that can be read{why}. Give postgresql://user:password@host:port/"
+            "database, with special characters in the password percent-encoded, such as %2F for a slash."
+        ) from None
 
 
 @contextmanager

@@ -74,8 +74,7 @@ def _insert(
     span = {"first": numbered[0][0], "last": numbered[-1][0]}
     of_route = _route_numbers(connection, numbered, routes)
     if _is_bare(numbered):
-        bare = [(number, of_route[id(e.route)], e.type, e.payload, e.metadata, now) for number, e in numbered]
-        connection.executemany(SQL.insert_bare_events, bare)
+        _insert_bare(connection, numbered, of_route, now)
         connection.execute(SQL.insert_bare_deliveries, {**span, "max_attempts": numbered[0][1].max_attempts})
         connection.execute(SQL.log_published, span)
         return
@@ -116,6 +115,20 @@ def _insert(
     connection.execute(SQL.log_published, span)
     if log:
         connection.executemany(SQL.write_log, log)
+
+
+def _insert_bare(
+    connection: apsw.Connection, numbered: list[tuple[int, NewEvent]], of_route: dict[int, int], now: int
+) -> None:
+    first, model = numbered[0]
+    unbroken = numbered[-1][0] - first == len(numbered) - 1  # no duplicate was left out in between
+    if unbroken and all(e.type == model.type and e.route is model.route and e.metadata is None for _, e in numbered):
+        payloads = apsw.carray(tuple([event.payload for _, event in numbered]))
+        same = {"first": first, "route": of_route[id(model.route)], "type": model.type, "now": now}
+        connection.execute(SQL.insert_same_events, {**same, "payloads": payloads})
+    else:
+        bare = [(number, of_route[id(e.route)], e.type, e.payload, e.metadata, now) for number, e in numbered]
+        connection.executemany(SQL.insert_bare_events, bare)
 
 
 def _route_numbers(

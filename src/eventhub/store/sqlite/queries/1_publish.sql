@@ -49,6 +49,11 @@ VALUES (?1, ?1, ?2, ?3, ?4, ?5, ?6, ?6, 0, ?7, ?8, ?9);
 -- The common case has few columns, and every column that is not bound is time saved.
 INSERT INTO eventhub_events (id, route, type, payload, metadata, created_at) VALUES (?, ?, ?, ?, ?, ?);
 
+-- name: insert_same_events
+-- Commoner still: one type, one route. The payloads come as one array, so no row is bound by itself.
+INSERT INTO eventhub_events (id, route, type, payload, created_at)
+SELECT :first + rowid - 1, :route, :type, value, :now FROM carray(:payloads);
+
 -- name: insert_bare_deliveries
 -- From the events just inserted, without going through Python again.
 INSERT INTO eventhub_deliveries (id, event_id, route, state, fence, attempts, failures, max_attempts)
