@@ -49,6 +49,47 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         Meta(description="SQLite: FULL survives a power loss; NORMAL is faster and may lose the last commits."),
     ] = "FULL"
 
+    # --------------------------------------------------------- the HTTP server
+    host: Annotated[str, Meta(min_length=1, description="The address that the server listens on.")] = "127.0.0.1"
+    port: Annotated[int, Meta(ge=0, le=65535, description="The port that it listens on; 0 takes a free one.")] = 8080
+    workers: Annotated[int, Meta(ge=1, le=256, description="Server processes that share the port.")] = 1
+    allowed_hosts: Annotated[
+        str, Meta(description="Names, with commas, that clients may call the server by besides its own address.")
+    ] = ""
+    secret_file: Annotated[
+        str, Meta(description="The file with the server's secret, which all its processes and hosts share.")
+    ] = "eventhub.secret"
+    work_queue: Annotated[
+        str, Meta(min_length=1, description="The queue in which work for HTTP workers is kept.")
+    ] = "work"
+    max_retries: Annotated[
+        int, Meta(ge=1, le=1000, description="The failure of a job that is final, counted from 1.")
+    ] = 3
+    retry_seconds: Annotated[
+        float, Meta(ge=0, le=31_536_000, description="Seconds before a failed job is tried again.")
+    ] = 300.0
+    lease_seconds: Annotated[
+        float, Meta(ge=1, le=86_400, description="Seconds that an HTTP worker has, unless it asks for others.")
+    ] = 300.0
+    rate_per_second: Annotated[
+        float, Meta(ge=0, description="Requests a second that one key may make; 0 means no limit.")
+    ] = 0.0
+    rate_burst: Annotated[
+        int, Meta(ge=1, description="Requests that a key may make at once before its rate counts.")
+    ] = 200
+    max_backlog: Annotated[
+        int, Meta(ge=0, description="Open deliveries beyond which publishing is refused; 0 means no limit.")
+    ] = 0
+    min_free_disk_mb: Annotated[
+        int, Meta(ge=0, description="SQLite: publishing is refused when the disk has less room than this.")
+    ] = 100
+    request_seconds: Annotated[
+        float, Meta(gt=0, le=3600, description="Seconds within which a client must have sent its whole request.")
+    ] = 30.0
+    shutdown_seconds: Annotated[
+        float, Meta(ge=0, le=3600, description="Seconds that requests under way may take when the server stops.")
+    ] = 30.0
+
 
 class Loaded(msgspec.Struct, frozen=True):
     """Settings and, by name, where each value came from."""
