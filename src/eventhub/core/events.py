@@ -57,9 +57,13 @@ class Event(msgspec.Struct, kw_only=True, frozen=True):
 
 
 class QueuedEvent(Event, kw_only=True, frozen=True):
-    """An event in a queue; after a poll its ``fence`` is the proof of the claim."""
+    """An event in a queue; after a poll its ``fence`` is the proof of the claim.
+
+    ``sent_tags`` are its tags as the publisher wrote them.
+    """
 
     queue: str = "default"
+    sent_tags: str | None = None
     fence: int = 0
     updated_at: datetime
     lease_expires_at: datetime | None = None

@@ -62,6 +62,7 @@ def to_claims(
                 payload=_readable(row[7]),
                 metadata=_metadata(row[8]) if row[8] else {},
                 tags=split_tags(row[9]) if row[9] else (),
+                sent_tags=row[9],
                 title=row[10],
                 description=row[11],
                 ordering_key=row[12],
@@ -91,6 +92,7 @@ def as_published(new: NewEvent, published: Published) -> QueuedEvent:
         payload=decode(new.payload),
         metadata=decode(new.metadata) if new.metadata else {},
         tags=split_tags(new.tags),
+        sent_tags=new.tags,
         title=new.title,
         description=new.description,
         ordering_key=new.ordering_key,
@@ -133,6 +135,7 @@ def to_queued(row: Sequence[Any], time: Callable[[Any], datetime]) -> QueuedEven
     )
     return QueuedEvent(
         **_facts(row, time),
+        sent_tags=row[4],
         status=status,
         attempts=attempts,
         retry_count=failures,
