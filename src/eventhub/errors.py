@@ -10,8 +10,14 @@ EventHubError
 ├── NotDeadError                       the event is not in the dead letter queue
 ├── ClaimLost                          another worker holds, or held, the delivery
 ├── HandlerExistsError (ValueError)    a handler id is taken
+├── InvalidKeyError (ValueError)       a name, scope or expiry that an API key cannot have
+├── KeyNotFound (LookupError)          no API key with that id
 ├── EventBusShutdownError              the bus was told to stop
 ├── SettingsError (ValueError)         a setting has a value that cannot work
+├── ServerUnavailable                  a hub cannot be reached over HTTP, or cannot answer now
+├── RemoteError                        a hub refused a request for a reason of its own
+│   ├── Unauthorized                   it wants a key, or another one
+│   └── Forbidden                      the key may not do this
 └── StoreError                         the database
     ├── StoreUnavailable               it cannot be reached right now
     ├── StoreBusy                      another process holds its lock for too long
@@ -28,14 +34,19 @@ __all__ = [
     "EventBusShutdownError",
     "EventHubError",
     "EventNotFound",
+    "Forbidden",
     "HandlerExistsError",
     "IdempotencyConflict",
     "InvalidEventError",
+    "InvalidKeyError",
     "InvalidPatternError",
     "InvalidPayloadError",
+    "KeyNotFound",
     "NotDeadError",
     "PayloadTooLargeError",
+    "RemoteError",
     "SchemaMismatch",
+    "ServerUnavailable",
     "SettingsError",
     "StoreBusy",
     "StoreClosed",
@@ -43,6 +54,7 @@ __all__ = [
     "StoreFull",
     "StoreReadOnly",
     "StoreUnavailable",
+    "Unauthorized",
 ]
 
 
@@ -86,12 +98,46 @@ class HandlerExistsError(EventHubError, ValueError):
     """A handler with this id is registered already."""
 
 
+class InvalidKeyError(EventHubError, ValueError):
+    """An API key cannot have this name, scope or expiry; nothing was stored."""
+
+
+class KeyNotFound(EventHubError, LookupError):
+    """There is no API key with that id."""
+
+
 class EventBusShutdownError(EventHubError):
     """The bus is shutting down, or has; it takes no more work."""
 
 
 class SettingsError(EventHubError, ValueError):
     """A setting has a value that cannot work."""
+
+
+class ServerUnavailable(EventHubError):
+    """A hub cannot be reached over HTTP, or cannot answer right now; ``retry_after`` is what it asked for."""
+
+    def __init__(self, message: str, *, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
+
+
+class RemoteError(EventHubError):
+    """A hub refused a request: ``status`` and ``type`` are those of the problem it answered with."""
+
+    def __init__(self, detail: str, *, status: int, type: str = "about:blank") -> None:  # noqa: A002
+        super().__init__(f"{detail} ({status} {type})")
+        self.detail = detail
+        self.status = status
+        self.type = type
+
+
+class Unauthorized(RemoteError):
+    """The hub wants an API key, or another one than it got."""
+
+
+class Forbidden(RemoteError):
+    """The API key may not do this."""
 
 
 class StoreError(EventHubError):
