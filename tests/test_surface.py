@@ -63,6 +63,8 @@ def test_every_error_of_the_module_is_exported() -> None:
         ("EventNotFound", ["EventHubError", "LookupError"]),
         ("NotDeadError", ["EventHubError"]),
         ("ClaimLost", ["EventHubError"]),
+        ("AlreadyReported", ["EventHubError"]),
+        ("NotProcessing", ["EventHubError"]),
         ("HandlerExistsError", ["EventHubError", "ValueError"]),
         ("InvalidKeyError", ["EventHubError", "ValueError"]),
         ("KeyNotFound", ["EventHubError", "LookupError"]),

@@ -9,6 +9,8 @@ EventHubError
 ├── EventNotFound (LookupError)        no event with that id
 ├── NotDeadError                       the event is not in the dead letter queue
 ├── ClaimLost                          another worker holds, or held, the delivery
+├── AlreadyReported                    the claim was reported before, with the opposite outcome
+├── NotProcessing                      nobody is working on the event, so there is nothing to reset
 ├── HandlerExistsError (ValueError)    a handler id is taken
 ├── InvalidKeyError (ValueError)       a name, scope or expiry that an API key cannot have
 ├── KeyNotFound (LookupError)          no API key with that id
@@ -30,6 +32,7 @@ EventHubError
 from __future__ import annotations
 
 __all__ = [
+    "AlreadyReported",
     "ClaimLost",
     "EventBusShutdownError",
     "EventHubError",
@@ -43,6 +46,7 @@ __all__ = [
     "InvalidPayloadError",
     "KeyNotFound",
     "NotDeadError",
+    "NotProcessing",
     "PayloadTooLargeError",
     "RemoteError",
     "SchemaMismatch",
@@ -92,6 +96,14 @@ class NotDeadError(EventHubError):
 
 class ClaimLost(EventHubError):
     """The claim is no longer current: the report was refused and changed nothing."""
+
+
+class AlreadyReported(EventHubError):
+    """The claim was settled by the opposite report: the first one stands and this one changed nothing."""
+
+
+class NotProcessing(EventHubError):
+    """Nobody is working on the event, so it cannot be taken away from anyone; nothing changed."""
 
 
 class HandlerExistsError(EventHubError, ValueError):
