@@ -33,6 +33,14 @@ async def test_the_same_key_and_event_again_is_the_first_event(store: Store) -> 
     assert await depth(store) == 1
 
 
+async def test_the_trace_of_a_second_try_does_not_make_it_another_event(store: Store) -> None:
+    number = await publish_one(store, idempotency_key="k", metadata='{"a":"b","traceparent":"00-1","tracestate":"x"}')
+    same = [new(idempotency_key="k", metadata=m) for m in ('{"a":"b"}', '{"a":"b","traceparent":"00-2"}')]
+    assert [again.id for again in await store.publish(same, now=START)] == [number, number]
+    with pytest.raises(IdempotencyConflict):
+        await store.publish([new(idempotency_key="k", metadata='{"a":"c","traceparent":"00-1"}')], now=START)
+
+
 async def test_a_duplicate_amid_plain_events_leaves_every_other_with_its_own_id_and_payload(store: Store) -> None:
     await publish_one(store, idempotency_key="k")
     route = new().route  # one object for all, as a composer gives them

@@ -84,12 +84,21 @@ def _facts(event: NewEvent) -> tuple[object, ...]:
     return (
         event.type,
         event.payload,
-        event.metadata,
+        _untraced(event.metadata),
         event.tags,
         event.title,
         event.description,
         event.ordering_key,
     )
+
+
+def _untraced(metadata: str | None) -> str | None:
+    """The metadata without the trace of the request that brought it: a second try has a trace of its own."""
+    if metadata is None or "trace" not in metadata:
+        return metadata
+    found = msgspec.json.decode(metadata)
+    kept = {name: value for name, value in found.items() if name not in ("traceparent", "tracestate")}
+    return msgspec.json.encode(kept).decode() if kept else None
 
 
 class Published(msgspec.Struct, frozen=True):
