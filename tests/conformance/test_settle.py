@@ -1,5 +1,7 @@
 """How a claim may end: completed, to be tried again, given back or given up, and what each leaves behind."""
 
+from datetime import datetime
+
 import pytest
 
 from eventhub.core.events import Status
@@ -273,3 +275,21 @@ async def test_only_what_is_being_worked_on_can_be_reset(store: Store) -> None:
     await bury(store, claim)
     for number in (ready, waiting, done, dead, 999_999):
         assert not await store.reset(number, reason="no", now=at(1))
+
+
+@pytest.mark.parametrize(
+    ("outcome", "action"),
+    [(Complete(), "COMPLETED"), (Retry("boom", MINUTE), "FAILED"), (Bury("boom"), "FAILED"), (Release(), "RELEASED")],
+)
+@pytest.mark.parametrize("now", [at(5), None])
+async def test_the_answer_has_the_time_of_the_log(
+    store: Store, outcome: Outcome, action: str, now: datetime | None
+) -> None:
+    number = await publish_one(store, now=now)
+    claim = await take_one(store, now=now)
+    settled = await report(store, claim, outcome, now=now)
+    (entry,) = [entry for entry in await store.log(number) if entry.action == action]
+    assert settled.at == entry.created_at
+    assert now in (None, settled.at)
+    again = await report(store, claim, outcome, now=now)
+    assert (again.accepted, again.at) == (False, None)

@@ -172,11 +172,15 @@ class Current(msgspec.Struct, frozen=True):
 
 
 class Settled(msgspec.Struct, frozen=True):
-    """Whether a report was accepted; if not, how the delivery stands (None: it is settled already, or unknown)."""
+    """Whether a report was accepted, and ``at`` what time of the log.
+
+    If not, ``current`` says how the delivery stands (None: it is settled already, or unknown).
+    """
 
     id: int
     accepted: bool
     current: Current | None = None
+    at: datetime | None = None
 
 
 class Tended(msgspec.Struct, frozen=True):

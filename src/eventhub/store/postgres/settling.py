@@ -14,6 +14,8 @@ __all__ = ["Freed", "advance", "bury", "settle", "to_current"]
 
 Freed = list[tuple[int, int]]
 """Deliveries that became ready: (route, event id), so that claims look for them where they are."""
+Done = dict[tuple[int, int], datetime]
+"""Reports that were accepted, by id and fence, and the time that the log says."""
 
 
 def lanes_of(reports: Sequence[Report]) -> list[int]:
@@ -51,8 +53,8 @@ async def settle(
         await _fail(connection, [r for r in kinds[Retry] if r.leased], now),
         await _release(connection, [r for r in kinds[Release] if r.leased], now),
     ):
-        done |= {(row[0], row[1]) for row in rows}
-        freed += [(row[2], row[3]) for row in rows if row[4] == State.READY]
+        done |= _done(rows)
+        freed += [(row[3], row[4]) for row in rows if row[5] == State.READY]
     if lanes:
         freed += await advance(connection, lanes, now)
     good = [_claim(report) in done and first[_claim(report)] is report for report in reports]
@@ -61,7 +63,9 @@ async def settle(
     if refused:
         standing = {row[0]: to_current(row) for row in await connection.fetch(SQL.standing, refused)}
     answers = [
-        Settled(report.held.id, accepted, None if accepted else standing.get(report.held.id))
+        Settled(report.held.id, True, None, done[_claim(report)])
+        if accepted
+        else Settled(report.held.id, False, standing.get(report.held.id))
         for report, accepted in zip(reports, good, strict=True)
     ]
     return answers, freed
@@ -101,9 +105,13 @@ async def advance(connection: Any, lanes: list[int], now: datetime | None) -> Fr
     return [(row[0], row[1]) for row in rows if row[2] == State.READY]
 
 
-async def _complete(connection: Any, reports: list[Report], now: datetime | None) -> set[tuple[int, int]]:
+def _done(rows: list[Any]) -> Done:
+    return {(row[0], row[1]): row[2] for row in rows}
+
+
+async def _complete(connection: Any, reports: list[Report], now: datetime | None) -> Done:
     if not reports:
-        return set()
+        return {}
     rows = await connection.fetch(
         SQL.complete,
         [r.held.id for r in reports],
@@ -114,7 +122,7 @@ async def _complete(connection: Any, reports: list[Report], now: datetime | None
         [r.outcome.status_code for r in reports],  # type: ignore[union-attr]
         now,
     )
-    return {(row[0], row[1]) for row in rows}
+    return _done(rows)
 
 
 async def _fail(connection: Any, reports: list[Report], now: datetime | None) -> list[Any]:
@@ -154,10 +162,10 @@ async def bury(
     *,
     last_action: str,
     ended_before: datetime | None = None,
-) -> set[tuple[int, int]]:
+) -> Done:
     """Write dead letters. The caller holds the lanes and advances them afterwards."""
     if not reports:
-        return set()
+        return {}
     outcomes: list[Bury] = [r.outcome for r in reports]  # type: ignore[misc]
     rows = await connection.fetch(
         SQL.bury,
@@ -174,4 +182,4 @@ async def bury(
         last_action,
         now,
     )
-    return {(row[0], row[1]) for row in rows}
+    return _done(rows)

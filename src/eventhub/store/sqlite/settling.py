@@ -47,8 +47,11 @@ def settle(connection: apsw.Connection, reports: Sequence[Report], now: int) -> 
             refused[position] = report.held.id
     _apply(connection, accepted, now)
     current = current_of(connection, list(refused.values())) if refused else {}
+    at = from_micros(now)
     return [
-        Settled(report.held.id, position not in refused, current.get(refused.get(position, 0)))
+        Settled(report.held.id, False, current.get(report.held.id))
+        if position in refused
+        else Settled(report.held.id, True, None, at)
         for position, report in enumerate(reports)
     ]
 

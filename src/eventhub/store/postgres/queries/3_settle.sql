@@ -35,7 +35,7 @@ logged AS (
   SELECT g.event_id, g.id, 'COMPLETED', g.worker, g.attempts, g.fence, r.status_code, r.execution_ms,
          coalesce($7, now())
   FROM gone g JOIN report r ON r.id = g.id AND r.fence = g.fence)
-SELECT id, fence FROM gone;
+SELECT id, fence, coalesce($7, now()) FROM gone;
 
 -- name: fail
 -- A failed attempt: counted, its error kept (the last hundred of them), and due again later or at once.
@@ -60,7 +60,7 @@ logged AS (
                                   execution_ms, created_at)
   SELECT event_id, id, 'FAILED', was, attempts, fence, status_code, error, execution_ms, coalesce($7, now())
   FROM failed)
-SELECT id, fence, route, event_id, state FROM failed;
+SELECT id, fence, coalesce($7, now()), route, event_id, state FROM failed;
 
 -- name: release
 -- Neither success nor failure: the attempt is not charged, the fence stays where it is.
@@ -79,7 +79,7 @@ released AS (
 logged AS (
   INSERT INTO eventhub.event_log (event_id, delivery_id, action, worker, attempt, fence, created_at)
   SELECT event_id, id, 'RELEASED', was, attempts, fence, coalesce($4, now()) FROM released)
-SELECT id, fence, route, event_id, state FROM released;
+SELECT id, fence, coalesce($4, now()), route, event_id, state FROM released;
 
 -- name: bury
 -- The dead letter keeps everything: the event as it was, every error, who had it last, and the fence to go on from.
@@ -123,7 +123,7 @@ logged AS (
   FROM hit WHERE error IS NOT NULL
   UNION ALL
   SELECT event_id, id, 'DEAD', worker, attempts, fence, NULL, reason, NULL, coalesce($12, now()) FROM hit)
-SELECT id, fence FROM hit;
+SELECT id, fence, coalesce($12, now()) FROM hit;
 
 -- name: advance
 -- The next of a key steps forward, unless the key still has a head. A statement of its own, after the lanes are locked:
