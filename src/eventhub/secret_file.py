@@ -46,13 +46,14 @@ def read_or_create(path: Path) -> bytes:
 
 
 def read(path: Path) -> bytes:
-    """The secret in the file, which must be there and be nobody else's business."""
+    """The secret in the file, which must be there already."""
     try:
         return _read(path)
     except FileNotFoundError:
         raise SettingsError(
-            f"There is no secret file at {path}. Copy it from where the server runs, or name it with "
-            "EVENTHUB_SECRET_FILE."
+            f"There is no secret file at {path}, but there are API keys that were made under one. Copy it from where the "
+            "server runs, or name it with EVENTHUB_SECRET_FILE. If it is lost, nobody can use these keys any more: revoke "
+            "them with `eventhub keys revoke ID` and make new ones."
         ) from None
 
 

@@ -99,7 +99,7 @@ def _checked(text: object) -> str:
     try:
         if kind == WORK:
             check_name("the tag", part)
-        elif Pattern(part) and not _PATTERN.match(part):
+        elif not _PATTERN.match(Pattern(part).text):
             raise InvalidKeyError(
                 f"The scope {_shown(text)} matches no event: types have letters, digits, dots, colons, underscores and "
                 "hyphens; * stands for one part between dots."
