@@ -314,6 +314,6 @@ def _letters(number: int) -> str:
 def _check_name(name: str) -> None:
     if not (1 <= len(name) <= LONGEST_NAME and name.isprintable() and name.strip() == name):
         raise InvalidKeyError(
-            f"The key's name {name[:40]!r} is not usable: give 1 to {LONGEST_NAME} printable characters, without blanks "
-            "around them."
+            f"The key's name {name[:40]!r} is not usable: give 1 to {LONGEST_NAME} printable characters, without "
+            "blanks around them."
         )

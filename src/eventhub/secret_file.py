@@ -51,9 +51,9 @@ def read(path: Path) -> bytes:
         return _read(path)
     except FileNotFoundError:
         raise SettingsError(
-            f"There is no secret file at {path}, but there are API keys that were made under one. Copy it from where the "
-            "server runs, or name it with EVENTHUB_SECRET_FILE. If it is lost, nobody can use these keys any more: revoke "
-            "them with `eventhub keys revoke ID` and make new ones."
+            f"There is no secret file at {path}, but there are API keys that were made under one. Copy it from where "
+            "the server runs, or name it with EVENTHUB_SECRET_FILE. If it is lost, nobody can use these keys any more: "
+            "revoke them with `eventhub keys revoke ID` and make new ones."
         ) from None
 
 
