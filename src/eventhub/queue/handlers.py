@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
@@ -11,6 +10,7 @@ from eventhub.core.events import QueuedEvent
 from eventhub.core.matching import Pattern
 from eventhub.core.outcomes import HandlerResult, PermanentError, Success, TransientError
 from eventhub.errors import HandlerExistsError, SettingsError
+from eventhub.handling.calling import as_async
 from eventhub.handling.texts import clean, error_text
 from eventhub.handling.threads import DaemonThreads
 
@@ -34,7 +34,7 @@ class Handler:
     ) -> None:
         self.id = handler_id
         self.pattern = pattern
-        self._call = self._make_call(function, threads)
+        self._call = as_async(function, threads)
         self.results = dict.fromkeys(KINDS, 0)
 
     async def __call__(self, event: QueuedEvent) -> HandlerResult:
@@ -60,17 +60,6 @@ class Handler:
         result: HandlerResult = answer
         self.results[result.kind] += 1
         return result
-
-    @staticmethod
-    def _make_call(function: HandlerFunction, threads: DaemonThreads | None) -> Callable[[QueuedEvent], Awaitable[Any]]:
-        if _is_async(function):
-            return function  # type: ignore[return-value]
-
-        async def call(event: QueuedEvent) -> Any:
-            answer = function(event) if threads is None else await threads.run(function, event)
-            return await answer if inspect.isawaitable(answer) else answer
-
-        return call
 
 
 class Handlers:
@@ -107,8 +96,3 @@ class Handlers:
             found = tuple(h for h in self._handlers.values() if h.pattern.matches(event_type))
             self._by_type[event_type] = found
         return found
-
-
-def _is_async(function: object) -> bool:
-    # An object with an async __call__ is async too.
-    return any(map(inspect.iscoroutinefunction, (function, type(function).__call__)))

@@ -1,0 +1,80 @@
+"""Running one handler for one event: whatever it does becomes an ending that can be reported."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, Final
+
+import msgspec
+import structlog
+
+from eventhub.client.answers import ClaimedEvent
+from eventhub.client.tracing import trace_of
+from eventhub.core.outcomes import PermanentError, Success, TransientError
+from eventhub.errors import SettingsError
+from eventhub.handling.calling import as_async
+from eventhub.handling.texts import LONGEST, clean, error_text
+from eventhub.handling.threads import DaemonThreads
+
+__all__ = ["Ended", "HandlerFunction", "Performer"]
+
+
+class Ended(msgspec.Struct, frozen=True, kw_only=True):
+    """How a handler ended: well, or with an error; a program's exit code is a ``status_code``."""
+
+    error: str | None = None
+    status_code: int | None = None
+
+
+Result = Success | TransientError | PermanentError | Ended | None
+HandlerFunction = Callable[[ClaimedEvent], Result | Awaitable[Result]]
+
+WELL: Final = Ended()
+
+
+class Performer:
+    """Calls the handler within the event's trace, with the event's id in every log record."""
+
+    def __init__(self, handler: HandlerFunction, worker_id: str) -> None:
+        if not callable(handler):
+            raise SettingsError(f"The handler is {handler!r}; give a function that takes the event.")
+        self._call = as_async(handler, DaemonThreads())
+        self._worker_id = worker_id
+
+    async def __call__(self, event: ClaimedEvent) -> Ended:
+        """Only a cancellation from outside passes."""
+        answer: Any
+        try:
+            with (
+                trace_of(event.metadata),
+                structlog.contextvars.bound_contextvars(event_id=event.id, worker_id=self._worker_id),
+            ):
+                answer = await self._call(event)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise
+            return Ended(error="CancelledError: the handler cancelled itself")
+        except Exception as error:  # noqa: BLE001 - a handler may fail in any way; the worker survives it
+            return Ended(error=_short(error_text(error)))
+        return _ended(answer)
+
+
+def _ended(answer: Any) -> Ended:
+    if answer is None or isinstance(answer, Success):
+        return WELL
+    if isinstance(answer, TransientError | PermanentError):
+        return Ended(error=_short(clean(str(answer))))
+    if isinstance(answer, Ended):
+        error = None if answer.error is None else _short(clean(answer.error))
+        return Ended(error=error, status_code=answer.status_code)
+    return Ended(
+        error=f"TypeError: the handler returned {answer!r:.200}; "
+        "return Success(), TransientError, PermanentError or None."
+    )
+
+
+def _short(text: str) -> str:
+    """An error as long as the hub takes it, to the character."""
+    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
