@@ -49,19 +49,28 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         Meta(description="SQLite: FULL survives a power loss; NORMAL is faster and may lose the last commits."),
     ] = "FULL"
 
+    # ------------------------------------------------------ a hub elsewhere
+    url: Annotated[str, Meta(min_length=1, description="The hub that `publish` and `worker` speak to over HTTP.")] = (
+        "http://127.0.0.1:8080"
+    )
+    key: Annotated[str, Meta(description="The API key that they send; better in EVENTHUB_KEY than as a flag.")] = ""
+
     # --------------------------------------------------------- the HTTP server
     host: Annotated[str, Meta(min_length=1, description="The address that the server listens on.")] = "127.0.0.1"
     port: Annotated[int, Meta(ge=0, le=65535, description="The port that it listens on; 0 takes a free one.")] = 8080
     workers: Annotated[int, Meta(ge=1, le=256, description="Server processes that share the port.")] = 1
+    roles: Annotated[
+        str, Meta(min_length=1, description="What a server process does, with commas: api, janitor; or all.")
+    ] = "all"
     allowed_hosts: Annotated[
         str, Meta(description="Names, with commas, that clients may call the server by besides its own address.")
     ] = ""
     secret_file: Annotated[
         str, Meta(description="The file with the server's secret, which all its processes and hosts share.")
-    ] = "eventhub.secret"
-    work_queue: Annotated[
-        str, Meta(min_length=1, description="The queue in which work for HTTP workers is kept.")
-    ] = "work"
+    ] = "eventhub.secret"  # noqa: S105 - the name of a file
+    work_queue: Annotated[str, Meta(min_length=1, description="The queue in which work for HTTP workers is kept.")] = (
+        "work"
+    )
     max_retries: Annotated[
         int, Meta(ge=1, le=1000, description="The failure of a job that is final, counted from 1.")
     ] = 3
@@ -90,6 +99,16 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         float, Meta(ge=0, le=3600, description="Seconds that requests under way may take when the server stops.")
     ] = 30.0
 
+    @property
+    def role_names(self) -> frozenset[str]:
+        """What a server process does."""
+        named = frozenset(role.strip() for role in self.roles.split(",") if role.strip())
+        known = ("api", "janitor")
+        unknown = sorted(named - {*known, "all"})
+        if unknown or not named:
+            raise SettingsError(f"roles is {self.roles!r}; give all, or some of {', '.join(known)}, with commas.")
+        return frozenset(known) if "all" in named else named
+
 
 class Loaded(msgspec.Struct, frozen=True):
     """Settings and, by name, where each value came from."""
@@ -101,9 +120,11 @@ class Loaded(msgspec.Struct, frozen=True):
         return self.sources[name] == "default"
 
     def shown(self, name: str) -> Any:
-        """A value fit for a screen or a log: without a password."""
+        """A value fit for a screen or a log: without a password or a key."""
         value = getattr(self.settings, name)
-        return hide_password(value) if name == "db" else value
+        if name == "key":
+            return "***" if value else ""
+        return hide_password(value) if name in ("db", "url") else value
 
 
 _TYPES: Final[dict[str, Any]] = get_type_hints(Settings, include_extras=True)

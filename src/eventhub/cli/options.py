@@ -12,6 +12,7 @@ from cyclopts import Group, Parameter
 
 from eventhub.config import Loaded, Settings, describe, load
 from eventhub.errors import StoreUnavailable
+from eventhub.store.opening import open_named
 
 if TYPE_CHECKING:
     from eventhub.store import Store
@@ -58,18 +59,6 @@ class Common:
 
         configure(loaded.settings.log_level, loaded.settings.log_format)
         return loaded
-
-
-def open_named(settings: Settings) -> Store:
-    """The store that the settings name, not opened yet."""
-    from eventhub.store import open_store
-
-    postgres = settings.db.partition("://")[0] in ("postgres", "postgresql")
-    if postgres:
-        return open_store(settings.db, pool_size=settings.pool_size)
-    if "synchronous=" in settings.db:  # the URL is closer to the database than a setting
-        return open_store(settings.db)
-    return open_store(settings.db, synchronous=settings.synchronous)
 
 
 def open_existing(settings: Settings) -> Store:

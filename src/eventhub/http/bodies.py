@@ -15,6 +15,7 @@ from eventhub.core.events import Action, Status
 
 __all__ = [
     "MOST_EVENTS",
+    "Asked",
     "ClaimedBody",
     "ClaimedEvents",
     "CompleteBody",
@@ -169,7 +170,7 @@ class EventList(Answered):
     limit: int
     total: int | UnsetType = UNSET
     offset: int | UnsetType = UNSET
-    next_cursor: str | None | UnsetType = UNSET
+    next_cursor: str | UnsetType | None = UNSET
 
 
 # ------------------------------------------------------------------- working
@@ -226,13 +227,13 @@ class FailBody(Asked):
     fence: Fence | None = None
 
 
-class CompletedEvent(CompleteBody):
+class CompletedEvent(CompleteBody, kw_only=True):
     """A report about one event of many."""
 
     event_id: Annotated[int, Meta(ge=1, le=LARGEST_ID)]
 
 
-class FailedEvent(FailBody):
+class FailedEvent(FailBody, kw_only=True):
     """A report about one event of many."""
 
     event_id: Annotated[int, Meta(ge=1, le=LARGEST_ID)]
@@ -255,9 +256,9 @@ class ReportBody(Answered):
     status_code: int | None
     execution_time_ms: int | None
     created_at: datetime
-    error_message: str | None | UnsetType = UNSET
+    error_message: str | UnsetType | None = UNSET
     retry_scheduled: bool | UnsetType = UNSET
-    next_retry_at: datetime | None | UnsetType = UNSET
+    next_retry_at: datetime | UnsetType | None = UNSET
 
 
 class ReportOutcome(Answered):

@@ -1,0 +1,33 @@
+"""An answer before it is sent."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+__all__ = ["NO_STORE", "Answer", "document", "empty"]
+
+JSON: Final = b"application/json"
+NO_STORE: Final = ((b"cache-control", b"no-store"),)
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """Status, body and headers; the length is added when it is sent."""
+
+    status: int
+    body: bytes = b""
+    content_type: bytes | None = JSON
+    headers: tuple[tuple[bytes, bytes], ...] = ()
+
+
+_encode = msgspec.json.Encoder().encode
+
+
+def document(value: Any, status: int = 200, headers: tuple[tuple[bytes, bytes], ...] = ()) -> Answer:
+    """A value as JSON."""
+    return Answer(status, _encode(value), headers=headers)
+
+
+def empty(status: int = 204, headers: tuple[tuple[bytes, bytes], ...] = ()) -> Answer:
+    return Answer(status, content_type=None, headers=headers)

@@ -1,0 +1,66 @@
+"""A request after it has passed the gate: what handlers get."""
+
+from __future__ import annotations
+
+from collections.abc import MutableMapping
+from typing import TYPE_CHECKING, Any
+
+from eventhub.errors import EventNotFound
+from eventhub.http.problems import Problem
+from eventhub.http.reading import Receive
+
+if TYPE_CHECKING:
+    from eventhub.http.service import Service
+    from eventhub.keys import Principal
+
+__all__ = ["Ask"]
+
+LARGEST_ID = 2**63 - 1
+
+
+class Ask:
+    """One request: who asks, what for, and what came with it."""
+
+    __slots__ = ("_receive", "body", "content_type", "headers", "parameters", "principal", "query", "raw", "service")
+
+    def __init__(
+        self,
+        service: Service,
+        headers: dict[bytes, bytes],
+        principal: Principal,
+        parameters: MutableMapping[str, str],
+        receive: Receive,
+    ) -> None:
+        self.service = service
+        self.headers = headers
+        self.principal = principal
+        self.parameters = parameters
+        self.query: Any = None
+        self.body: Any = None
+        self.raw = b""
+        self.content_type = ""
+        self._receive = receive
+
+    @property
+    def event_id(self) -> int:
+        """The id in the path; one that no event can have is an event that is not there."""
+        text = self.parameters["id"]
+        number = int(text) if text.isascii() and text.isdigit() and len(text) <= 19 else 0  # noqa: PLR2004
+        if not 0 < number <= LARGEST_ID:
+            raise EventNotFound(f"Event not found: {text[:40]}")
+        return number
+
+    def header(self, name: bytes) -> str | None:
+        """A header as text, None when it is missing."""
+        value = self.headers.get(name)
+        if value is None:
+            return None
+        try:
+            return value.decode("utf-8")
+        except UnicodeDecodeError:
+            raise Problem(400, "invalid-header", f"The header {name.decode()} is not UTF-8.") from None
+
+    async def gone(self) -> None:
+        """Returns when the client has hung up."""
+        while (await self._receive())["type"] != "http.disconnect":
+            pass

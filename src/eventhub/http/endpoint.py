@@ -1,0 +1,112 @@
+"""All operations of one path as a plain ASGI endpoint: check, read, call, answer. Nothing wraps the body."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, Final
+
+from eventhub.errors import EventHubError
+from eventhub.handling.logs import get_logger
+from eventhub.http.answers import Answer
+from eventhub.http.asking import Ask
+from eventhub.http.bodies import Asked
+from eventhub.http.cloud_events import is_binary
+from eventhub.http.gate import accepts
+from eventhub.http.operations import Operation
+from eventhub.http.problems import Problem, problem_of
+from eventhub.http.reading import Gone, Receive, checked, parse_json, read_body, read_query
+
+if TYPE_CHECKING:
+    from eventhub.http.service import Service
+
+__all__ = ["Endpoint", "answer_to", "send_answer"]
+
+log = get_logger("eventhub.http")
+
+SERVER_ERROR: Final = 500
+SECURITY: Final = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+)
+
+
+class Endpoint:
+    """What one path can do, by method."""
+
+    def __init__(self, service: Service, operations: Sequence[Operation]) -> None:
+        self._service = service
+        self._gate = service.gate
+        self._by_method = {operation.method: operation for operation in operations}
+        if "GET" in self._by_method:
+            self._by_method["HEAD"] = self._by_method["GET"]
+        self._allow = ", ".join(sorted(self._by_method))
+
+    async def __call__(self, scope: Any, receive: Receive, send: Any) -> None:
+        started = perf_counter()
+        operation = self._by_method.get(scope["method"])
+        try:
+            answer = await self._answer(operation, scope, receive)
+        except Gone:
+            return
+        except Exception as error:  # noqa: BLE001 - every answer is an answer
+            answer = answer_to(error, scope)
+        await send_answer(answer, scope["method"], send)
+        self._service.metrics.answered(
+            operation.name if operation else "unknown", answer.status, perf_counter() - started
+        )
+
+    async def _answer(self, operation: Operation | None, scope: Any, receive: Receive) -> Answer:
+        gate, method = self._gate, scope["method"]
+        headers = gate.check_size(scope)
+        gate.check_place(method, headers)
+        if operation is None:
+            raise Problem(405, "method", f"{method[:20]} is not possible here.", allow=self._allow)
+        principal = await gate.admit(operation, headers, scope.get("client"))
+        if not accepts(headers, operation.gives):
+            raise Problem(406, "not-acceptable", f"This route answers with {operation.gives} only.")
+        ask = Ask(self._service, headers, principal, scope.get("path_params", {}), receive)
+        ask.query = read_query(scope["query_string"], operation.query or Asked)
+        if operation.body is not None:
+            await self._read(operation, ask, receive)
+        return await operation.handle(ask)
+
+    async def _read(self, operation: Operation, ask: Ask, receive: Receive) -> None:
+        headers = ask.headers
+        if headers.get(b"content-encoding", b"identity").lower() != b"identity":
+            raise Problem(415, "compressed", "Compressed bodies are not accepted. Send it as it is.")
+        kind = headers.get(b"content-type", b"").partition(b";")[0].strip().lower().decode("latin-1")
+        as_data = operation.cloud_events and is_binary(headers)
+        if not as_data and kind not in operation.accepts:
+            known = ", ".join(operation.accepts)
+            raise Problem(415, "content-type", f"The content type is {kind[:80]!r}; this route takes {known}.")
+        ask.content_type = kind
+        ask.raw = await read_body(
+            receive,
+            declared=headers.get(b"content-length"),
+            limit=operation.limit,
+            seconds=self._service.settings.request_seconds,
+        )
+        if kind == "application/json" and not as_data:
+            ask.body = checked(parse_json(ask.raw), operation.body)
+
+
+def answer_to(error: Exception, scope: Any) -> Answer:
+    """The answer that an error becomes; what nobody foresaw is logged here and told to nobody."""
+    if isinstance(error, Problem):
+        return error.answer()
+    if isinstance(error, EventHubError):
+        problem = problem_of(error)
+        if problem.status >= SERVER_ERROR:
+            log.error("request failed", method=scope["method"], path=scope["path"], error=f"{error}")
+        return problem.answer()
+    log.error("request failed", method=scope["method"], path=scope["path"], exc_info=error)
+    return Problem(500, "internal", "Something went wrong inside the hub; its log says what.").answer()
+
+
+async def send_answer(answer: Answer, method: str, send: Any) -> None:
+    headers = [(b"content-length", str(len(answer.body)).encode()), *SECURITY, *answer.headers]
+    if answer.content_type is not None:
+        headers.append((b"content-type", answer.content_type))
+    await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+    await send({"type": "http.response.body", "body": b"" if method == "HEAD" else answer.body})

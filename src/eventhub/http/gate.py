@@ -1,0 +1,116 @@
+"""Who may come in: the checks that every request passes before anybody reads its body.
+
+size of URL and headers → host → origin → key → scope → rate
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
+
+from eventhub.http.operations import Operation
+from eventhub.http.problems import Problem
+
+if TYPE_CHECKING:
+    from eventhub.http.service import Service
+    from eventhub.keys import Principal
+
+__all__ = ["Gate", "is_loopback"]
+
+LONGEST_URL: Final = 8192
+LARGEST_HEADERS: Final = 32 * 1024
+LOOPBACK_NAMES: Final = frozenset({"localhost", "127.0.0.1", "::1"})
+SAFE_METHODS: Final = frozenset({"GET", "HEAD"})
+
+
+def is_loopback(address: str) -> bool:
+    """Whether an address can only be reached from this machine."""
+    return address in LOOPBACK_NAMES or address.startswith("127.")
+
+
+class Gate:
+    """The checks of one server; what they need to know is fixed when it starts."""
+
+    def __init__(self, service: Service) -> None:
+        settings = service.settings
+        self._service = service
+        self._on_loopback = is_loopback(settings.host)
+        named = {name.strip().lower() for name in settings.allowed_hosts.split(",") if name.strip()}
+        self._hosts = named | LOOPBACK_NAMES | {settings.host.lower()} if self._on_loopback or named else None
+
+    def check_size(self, scope: Any) -> dict[bytes, bytes]:
+        """The headers by name, if they and the URL are not too large."""
+        if len(scope["raw_path"]) + len(scope["query_string"]) > LONGEST_URL:
+            raise Problem(414, "url-too-long", f"The URL is longer than {LONGEST_URL:,} bytes. Use a body instead.")
+        size = 0
+        headers: dict[bytes, bytes] = {}
+        for name, value in scope["headers"]:
+            size += len(name) + len(value)
+            headers[name] = value
+        if size > LARGEST_HEADERS:
+            raise Problem(431, "headers-too-large", f"The headers have more than {LARGEST_HEADERS:,} bytes.")
+        return headers
+
+    def check_place(self, method: str, headers: dict[bytes, bytes]) -> None:
+        """The Host that was meant is this server, and no page from elsewhere makes a browser write here."""
+        host = headers.get(b"host", b"").decode("latin-1").lower()
+        if self._hosts is not None and _name(host) not in self._hosts:
+            raise Problem(
+                421,
+                "unknown-host",
+                f"This server is not {host[:100]!r}. Call it by its address, or name the host in allowed_hosts.",
+            )
+        if method not in SAFE_METHODS:
+            origin = headers.get(b"origin")
+            if origin is not None and urlsplit(origin.decode("latin-1")).netloc.lower() != host:
+                raise Problem(403, "foreign-origin", "Pages of another origin may not change anything here.")
+
+    async def admit(self, operation: Operation, headers: dict[bytes, bytes], client: Any) -> Principal:
+        """Who asks, if the key is good, its scope allows the operation and its rate is not used up."""
+        service = self._service
+        if operation.scope is None:
+            return service.nobody
+        principal = await self._principal(headers, client)
+        if principal is None:
+            raise Problem(401, "unauthorized", "Send a valid API key: Authorization: Bearer eh_….")
+        if not principal.scopes.allows(operation.scope):
+            raise Problem(403, "forbidden", f"This key lacks the scope {operation.scope!r}.")
+        wait = service.buckets.take(principal.id)
+        if wait:
+            raise Problem(429, "rate-limit", "Too many requests with this key. Slow down.", retry_after=wait)
+        return principal
+
+    async def _principal(self, headers: dict[bytes, bytes], client: Any) -> Principal | None:
+        authorization = headers.get(b"authorization", b"").decode("latin-1")
+        kind, _, text = authorization.partition(" ")
+        if kind.lower() != "bearer":
+            text = headers.get(b"x-api-key", b"").decode("latin-1")
+        at_home = not text and not authorization and self._on_loopback and _is_local(client)
+        if at_home and await self._service.keys.keyless():
+            return self._service.owner
+        return await self._service.keys.verify(text.strip())
+
+
+def accepts(headers: dict[bytes, bytes], gives: str) -> bool:
+    """Whether the client takes what the operation gives; problems are given whatever it takes."""
+    wanted = headers.get(b"accept")
+    if wanted is None:
+        return True
+    main = gives.partition("/")[0]
+    for part in wanted.decode("latin-1").lower().split(","):
+        kind, *parameters = [piece.strip() for piece in part.split(";")]
+        refused = any(p.replace(" ", "") in ("q=0", "q=0.0", "q=0.00", "q=0.000") for p in parameters)
+        if not refused and kind in ("*/*", f"{main}/*", gives, ""):
+            return True
+    return False
+
+
+def _name(host: str) -> str:
+    """The host without its port: ``[::1]:8080`` → ``::1``."""
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    return host.partition(":")[0]
+
+
+def _is_local(client: Any) -> bool:
+    return client is None or is_loopback(client[0]) or client[0] == "::1"

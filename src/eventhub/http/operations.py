@@ -1,0 +1,58 @@
+"""One declaration a route: the table from which both the routing and the OpenAPI document are made."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from eventhub.http.answers import Answer
+
+if TYPE_CHECKING:
+    from eventhub.http.asking import Ask
+
+__all__ = ["BATCH", "EVENT", "REPORT", "Example", "Operation"]
+
+REPORT: Final = 64 * 1024
+"""Bytes: a body about one event."""
+EVENT: Final = 1_048_576 + 128 * 1024
+"""Bytes: an event with the largest payload and its envelope, however it is spaced."""
+BATCH: Final = 16 * 1_048_576
+"""Bytes: many at once."""
+JSON_TYPES: Final = ("application/json",)
+
+Handler = Callable[["Ask"], Awaitable[Answer]]
+
+
+class Example(msgspec.Struct, frozen=True):
+    """A request that works, for the documentation; and what is answered to it."""
+
+    body: Any = None
+    answer: Any = None
+    query: str = ""
+
+
+class Operation(msgspec.Struct, frozen=True, kw_only=True):
+    """What a method on a path does, needs and answers."""
+
+    method: str
+    path: str
+    name: str
+    summary: str
+    handle: Handler
+    scope: str | None
+    """The scope that a key needs; None for everybody."""
+    group: str = "Events"
+    body: Any = None
+    query: Any = None
+    answers: Mapping[int, Any]
+    problems: tuple[int, ...] = ()
+    limit: int = REPORT
+    accepts: tuple[str, ...] = JSON_TYPES
+    gives: str = "application/json"
+    cloud_events: bool = False
+    """Whether the body may be a CloudEvent's data, of any type, with its attributes in the headers."""
+    headers: tuple[tuple[str, str], ...] = ()
+    example: Example = Example()
+    description: str = ""

@@ -1,0 +1,109 @@
+"""What went wrong, as RFC 9457 says it: one table from our errors to status codes, and one way to answer."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Any, Final
+
+import msgspec
+
+from eventhub.errors import (
+    AlreadyReported,
+    ClaimLost,
+    EventHubError,
+    EventNotFound,
+    IdempotencyConflict,
+    InvalidEventError,
+    InvalidPayloadError,
+    NotDeadError,
+    NotProcessing,
+    PayloadTooLargeError,
+    StoreBusy,
+    StoreClosed,
+    StoreError,
+    StoreFull,
+    StoreReadOnly,
+    StoreUnavailable,
+)
+from eventhub.http.answers import Answer
+
+__all__ = ["Problem", "problem_of"]
+
+CONTENT_TYPE: Final = b"application/problem+json"
+_SOON: Final = 1
+
+_ERRORS: Final[dict[type[EventHubError], tuple[int, str]]] = {
+    PayloadTooLargeError: (413, "payload-too-large"),
+    InvalidPayloadError: (400, "invalid-payload"),
+    InvalidEventError: (422, "invalid-event"),
+    IdempotencyConflict: (422, "idempotency-conflict"),
+    EventNotFound: (404, "not-found"),
+    NotDeadError: (409, "not-dead"),
+    ClaimLost: (409, "claim-lost"),
+    AlreadyReported: (409, "already-reported"),
+    NotProcessing: (409, "not-processing"),
+    StoreBusy: (503, "store-busy"),
+    StoreUnavailable: (503, "store-unavailable"),
+    StoreFull: (503, "store-full"),
+    StoreReadOnly: (503, "store-read-only"),
+    StoreClosed: (503, "shutting-down"),
+}
+"""Error → status and kind; an error that is not here is looked up by its parents."""
+
+
+class Problem(Exception):
+    """An answer that says no. ``kind`` is the last part of its type; ``more`` are members of its own."""
+
+    def __init__(
+        self, status: int, kind: str, detail: str, *, retry_after: float | None = None, allow: str = "", **more: Any
+    ) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.kind = kind
+        self.detail = detail
+        self.retry_after = retry_after
+        self.allow = allow
+        self.more = more
+
+    def body(self) -> dict[str, Any]:
+        title = HTTPStatus(self.status).phrase
+        return {
+            "type": f"urn:eventhub:{self.kind}",
+            "title": title,
+            "status": self.status,
+            "detail": self.detail,
+            **self.more,
+        }
+
+    def answer(self) -> Answer:
+        headers: list[tuple[bytes, bytes]] = []
+        if self.retry_after is not None:
+            headers.append((b"retry-after", str(max(1, -int(-self.retry_after // 1))).encode()))
+        if self.allow:
+            headers.append((b"allow", self.allow.encode()))
+        if self.status == HTTPStatus.UNAUTHORIZED:
+            headers.append((b"www-authenticate", b'Bearer realm="eventhub"'))
+        return Answer(self.status, msgspec.json.encode(self.body()), content_type=CONTENT_TYPE, headers=tuple(headers))
+
+
+def problem_of(error: EventHubError) -> Problem:
+    """The problem that one of our errors is for a client; what is not the client's business is not told."""
+    for kind in type(error).__mro__:
+        found = _ERRORS.get(kind)
+        if found is not None:
+            status, name = found
+            retry_after = _SOON if status == HTTPStatus.SERVICE_UNAVAILABLE else None
+            detail = _unavailable(error) if isinstance(error, StoreError) else str(error)
+            return Problem(status, name, detail, retry_after=retry_after)
+    return Problem(500, "internal", "Something went wrong inside the hub; its log says what.")
+
+
+def _unavailable(error: StoreError) -> str:
+    """Trouble with the database, without its address or words."""
+    if isinstance(error, StoreClosed):
+        return "The hub is shutting down. Send the request again to another process, or in a moment."
+    if isinstance(error, StoreFull):
+        return "The database's disk is full; nothing was stored. Its operator must make room."
+    if isinstance(error, StoreReadOnly):
+        return "The database cannot be written; nothing was stored. Its operator must look after it."
+    return "The database does not answer right now; nothing was stored. Try again in a moment."

@@ -1,0 +1,142 @@
+"""From a body to a stored event: work for one worker, a broadcast to subscribers, or both."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from msgspec import UNSET
+
+from eventhub.core.events import QueuedEvent, Status
+from eventhub.errors import InvalidEventError
+from eventhub.http.bodies import EventBody, NewEventBody
+from eventhub.http.problems import Problem
+from eventhub.observe.tracing import remember_trace
+from eventhub.store.composing import Composer
+from eventhub.store.values import NewEvent, Published
+
+if TYPE_CHECKING:
+    from eventhub.http.asking import Ask
+    from eventhub.keys import Principal
+
+__all__ = ["JOB", "Publisher", "event_body", "job_type", "key_in"]
+
+JOB: Final = "job"
+"""The type of work that was published without one; it is broadcast to nobody."""
+
+
+class Publisher:
+    """Composes and describes what is published over HTTP; everything goes into one queue."""
+
+    def __init__(self, queue: str, max_retries: int) -> None:
+        self._composer = Composer(queue, max_attempts=max_retries)
+        self._max_retries = max_retries
+
+    def compose(self, body: NewEventBody, ask: Ask, key: str | None) -> NewEvent:
+        """One event, checked against the rules and against what the key may publish."""
+        return self._allowed(self._composer.one(self._fields(body, ask, key), None, {}), ask.principal)
+
+    def compose_many(self, bodies: Sequence[NewEventBody], ask: Ask, key: str | None) -> list[NewEvent]:
+        """All events of a batch; a key of the batch becomes one for each of them."""
+        fields = []
+        for place, body in enumerate(bodies):
+            try:
+                fields.append(self._fields(body, ask, None if key is None else f"{key}/{place}"))
+            except Problem as problem:
+                problem.detail = f"Event {place} of the batch (counted from 0): {problem.detail}"
+                problem.more = {"pointer": f"/events/{place}"}
+                raise
+        return [self._allowed(event, ask.principal) for event in self._composer.many(fields)]
+
+    def _fields(self, body: NewEventBody, ask: Ask, key: str | None) -> dict[str, Any]:
+        if body.event_type is not None and body.type is not None and body.event_type != body.type:
+            raise Problem(422, "invalid-event", "event_type and type say different things; keep one.", pointer="/type")
+        kind = body.event_type if body.event_type is not None else body.type
+        has_tags = bool(body.tags.replace(",", "").strip() if isinstance(body.tags, str) else body.tags)
+        if kind is None and not has_tags:
+            raise Problem(
+                422, "invalid-event", "Give tags for work, event_type for a broadcast, or both; neither is there."
+            )
+        fields: dict[str, Any] = {"type": kind if kind is not None else JOB, "payload": body.payload}
+        metadata = remember_trace(body.metadata, ask.headers)
+        if metadata:
+            fields["metadata"] = metadata
+        if has_tags:
+            fields["tags"] = body.tags
+        for name in ("title", "description", "ordering_key", "deliver_at", "priority"):
+            value = getattr(body, name)
+            if value is not None:
+                fields[name] = value
+        if body.delay_seconds is not None:
+            fields["delay"] = body.delay_seconds
+        own = body.idempotency_key
+        if own is not None and key is not None and own != key and not key.startswith(f"{own}/"):
+            raise Problem(422, "invalid-event", "The idempotency keys in header and body differ; keep one.")
+        if own is not None or key is not None:
+            fields["idempotency_key"] = own if own is not None else key
+        return fields
+
+    def _allowed(self, event: NewEvent, principal: Principal) -> NewEvent:
+        if not principal.scopes.allows_publish(event.type, event.route.tags):
+            raise Problem(403, "forbidden", f"This key may not publish events of the type {event.type!r}.")
+        event.completed = not event.route.tags  # a broadcast has no work; without subscribers nobody wants it
+        return event
+
+    def described(self, event: NewEvent, published: Published) -> EventBody:
+        """A new event as its publisher sees it, without reading it again."""
+        due: datetime | None = published.created_at + event.delay if event.delay is not None else event.deliver_at
+        return EventBody(
+            id=published.id,
+            title=event.title,
+            description=event.description,
+            tags=event.tags,
+            status=Status.COMPLETED if event.completed else Status.PENDING,
+            payload=msgspec.Raw(event.payload.encode()),
+            retry_count=0,
+            max_retries=self._max_retries,
+            next_retry_at=due if due is not None and due > published.created_at and not event.completed else None,
+            created_at=published.created_at,
+            updated_at=published.created_at,
+            event_type=job_type(event.type),
+            metadata=msgspec.Raw(event.metadata.encode()) if event.metadata else UNSET,  # type: ignore[arg-type]
+            ordering_key=event.ordering_key or UNSET,
+            idempotency_key=event.idempotency_key or UNSET,
+        )
+
+
+def job_type(kind: str) -> Any:
+    """The type as clients see it: a job that was published without one has none."""
+    return UNSET if kind == JOB else kind
+
+
+def event_body(event: QueuedEvent, max_retries: int) -> EventBody:
+    """An event that was read, whole."""
+    return EventBody(
+        id=event.id,
+        title=event.title,
+        description=event.description,
+        tags=event.sent_tags,
+        status=event.status,
+        payload=event.payload,
+        retry_count=event.retry_count,
+        max_retries=max_retries,
+        next_retry_at=event.next_retry_at,
+        created_at=event.created_at,
+        updated_at=event.updated_at,
+        event_type=job_type(event.type),
+        metadata=event.metadata or UNSET,
+        ordering_key=event.ordering_key or UNSET,
+        idempotency_key=event.idempotency_key or UNSET,
+        errors=list(event.errors) or UNSET,
+    )
+
+
+def key_in(headers: Mapping[bytes, bytes], ask: Ask) -> str | None:
+    """The idempotency key of the request, under either of its names."""
+    name = b"idempotency-key" if b"idempotency-key" in headers else b"x-idempotency-key"
+    key = ask.header(name)
+    if key is not None and not key.strip():
+        raise InvalidEventError("The Idempotency-Key is empty; leave it out or give it a value.")
+    return key

@@ -1,0 +1,14 @@
+"""The routes, one module a subject; ``OPERATIONS`` is all of them in the order of the documentation."""
+
+from eventhub.http.operations import Operation
+from eventhub.http.routes import events, health, keys, operating, work
+
+__all__ = ["OPERATIONS"]
+
+OPERATIONS: tuple[Operation, ...] = (
+    *events.OPERATIONS,
+    *work.OPERATIONS,
+    *operating.OPERATIONS,
+    *keys.OPERATIONS,
+    *health.OPERATIONS,
+)

@@ -1,0 +1,245 @@
+"""Publishing, one or many at a time, and looking at what is there."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final
+
+from msgspec import UNSET, Meta
+
+from eventhub.core.events import LogEntry, QueuedEvent, Status
+from eventhub.core.matching import check_type, parse_tags
+from eventhub.errors import EventNotFound, InvalidEventError
+from eventhub.http import cloud_events
+from eventhub.http.answers import Answer, document
+from eventhub.http.asking import Ask
+from eventhub.http.bodies import (
+    Asked,
+    Created,
+    EventBody,
+    EventList,
+    ListedEvent,
+    LogBody,
+    NewEventBatch,
+    NewEventBody,
+    PublishedBatch,
+)
+from eventhub.http.operations import BATCH, EVENT, Example, Operation
+from eventhub.http.problems import Problem
+from eventhub.http.publishing import event_body, job_type, key_in
+from eventhub.store.values import EventFilter
+
+__all__ = ["OPERATIONS"]
+
+LARGEST_ID: Final = 2**63 - 1
+FARTHEST: Final = 1_000_000
+
+
+class ListQuery(Asked):
+    """Which events; everything that is given must fit."""
+
+    status: Status | None = None
+    tags: Annotated[str, Meta(description="With commas; an event fits when it has any of them.")] | None = None
+    type: Annotated[str, Meta(description="Events of exactly this type.")] | None = None
+    limit: Annotated[int, Meta(ge=1, le=1000)] = 20
+    offset: Annotated[int, Meta(ge=0, le=FARTHEST)] | None = None
+    cursor: (
+        Annotated[str, Meta(max_length=40, description="`next_cursor` of the page before; `start` for the first.")]
+        | None
+    ) = None
+
+
+class DetailQuery(Asked):
+    include_logs: Annotated[bool, Meta(description="Also everything that happened to it.")] = False
+
+
+# ---------------------------------------------------------------- publishing
+
+
+async def publish(ask: Ask) -> Answer:
+    """One event; a CloudEvents batch on this route is a batch."""
+    service = ask.service
+    if ask.body is None and ask.content_type == cloud_events.BATCH_TYPE:
+        return await publish_batch(ask)
+    body = ask.body if ask.body is not None else _cloud_event(ask)
+    event = service.publisher.compose(body, ask, key_in(ask.headers, ask))
+    await service.check_room(1)
+    (published,) = await service.store.publish([event])
+    if published.duplicate:
+        service.metrics.received(duplicate=True)
+        found = await service.store.event(published.id)
+        if found is None:
+            raise EventNotFound(f"Event not found: {published.id}")
+        return document(event_body(found, service.settings.max_retries), 200)
+    service.metrics.received()
+    return document(service.publisher.described(event, published), 201 if event.route.tags else 202)
+
+
+def _cloud_event(ask: Ask) -> NewEventBody:
+    if ask.content_type == cloud_events.STRUCTURED_TYPE:
+        return cloud_events.structured(ask.raw)
+    return cloud_events.binary(ask.headers, ask.raw)
+
+
+async def publish_batch(ask: Ask) -> Answer:
+    """Up to 1,000 events, all of them or none."""
+    service = ask.service
+    if ask.body is None:
+        bodies = cloud_events.from_batch(ask.raw)
+    else:
+        bodies = ask.body.events if isinstance(ask.body, NewEventBatch) else ask.body
+    events = service.publisher.compose_many(bodies, ask, key_in(ask.headers, ask))
+    await service.check_room(len(events))
+    published = await service.store.publish(events)
+    service.metrics.received(len(published))
+    return document(PublishedBatch(events=[Created(id=p.id, duplicate=p.duplicate) for p in published]), 201)
+
+
+# -------------------------------------------------------------------- looking
+
+
+async def list_events(ask: Ask) -> Answer:
+    """Newest first. Pages by ``offset`` count the total; pages by ``cursor`` cost the same however far they are."""
+    query: ListQuery = ask.query
+    if query.offset is not None and query.cursor is not None:
+        raise Problem(400, "invalid-query", "Both offset and cursor are given; keep one.")
+    wanted = _filter(query)
+    store = ask.service.store
+    found = await store.events(wanted)
+    listed = [_listed(event) for event in found]
+    if query.cursor is not None:
+        more = str(found[-1].id) if len(found) == query.limit else None
+        return document(EventList(events=listed, limit=query.limit, next_cursor=more))
+    total = await store.count_events(wanted)
+    return document(EventList(events=listed, limit=query.limit, total=total, offset=query.offset or 0))
+
+
+def _filter(query: ListQuery) -> EventFilter:
+    before = None
+    if query.cursor is not None and query.cursor != "start":
+        text = query.cursor
+        before = int(text) if text.isascii() and text.isdigit() and len(text) <= 19 else 0  # noqa: PLR2004
+        if not 0 < before <= LARGEST_ID:
+            raise Problem(400, "invalid-query", f"The cursor {text!r} is none of ours; take next_cursor as it is.")
+    try:
+        tags = None if query.tags is None else frozenset(parse_tags(query.tags))
+        kind = None if query.type is None else check_type(query.type)
+    except InvalidEventError as error:
+        raise Problem(400, "invalid-query", str(error)) from None
+    if tags is not None and not tags:
+        raise Problem(400, "invalid-query", "tags is empty; leave it out or name some.")
+    return EventFilter(
+        status=query.status, type=kind, tags=tags, limit=query.limit, offset=query.offset or 0, before_id=before
+    )
+
+
+def _listed(event: QueuedEvent) -> ListedEvent:
+    return ListedEvent(
+        id=event.id,
+        title=event.title,
+        status=event.status,
+        tags=event.sent_tags,
+        retry_count=event.retry_count,
+        created_at=event.created_at,
+        updated_at=event.updated_at,
+        next_retry_at=event.next_retry_at or UNSET,
+        event_type=job_type(event.type),
+    )
+
+
+async def show_event(ask: Ask) -> Answer:
+    """One event, whole."""
+    store, number = ask.service.store, ask.event_id
+    found = await store.event(number)
+    if found is None:
+        raise EventNotFound(f"Event not found: {number}")
+    body = event_body(found, ask.service.settings.max_retries)
+    if ask.query.include_logs:
+        body.logs = [_logged(entry) for entry in await store.log(number)]
+    return document(body)
+
+
+def _logged(entry: LogEntry) -> LogBody:
+    return LogBody(
+        id=entry.id,
+        event_id=entry.event_id,
+        action=entry.action,
+        created_at=entry.created_at,
+        worker_id=_given(entry.worker),
+        attempt=_given(entry.attempt),
+        status_code=_given(entry.status_code),
+        error_message=_given(entry.error),
+        execution_time_ms=_given(entry.execution_ms),
+    )
+
+
+def _given(value: Any) -> Any:
+    return UNSET if value is None else value
+
+
+_CLOUD: Final = (cloud_events.STRUCTURED_TYPE, cloud_events.BATCH_TYPE)
+_JOB: Final = {
+    "title": "Send Email Notification",
+    "description": "Send welcome email to new user",
+    "tags": "email,priority-high,notification",
+    "payload": {"user_id": 12345, "email": "user@example.com", "template": "welcome"},
+}
+_KEY: Final = (("Idempotency-Key", "The same key with the same event again is the first event, not another."),)
+
+OPERATIONS: Final = (
+    Operation(
+        method="POST",
+        path="/events",
+        name="publish",
+        summary="Publish an event: as work with tags, as a broadcast with event_type, or both",
+        description="201 for work, 202 for a broadcast, 200 when the idempotency key was used for this event before. "
+        "Answered after the commit. CloudEvents are accepted in binary, structured and batch form.",
+        handle=publish,
+        scope="publish",
+        body=NewEventBody,
+        answers={200: EventBody, 201: EventBody, 202: EventBody},
+        problems=(503,),
+        limit=EVENT,
+        accepts=("application/json", *_CLOUD),
+        cloud_events=True,
+        headers=_KEY,
+        example=Example(body=_JOB),
+    ),
+    Operation(
+        method="POST",
+        path="/events/batch",
+        name="publish_batch",
+        summary="Publish up to 1,000 events, all of them or none",
+        handle=publish_batch,
+        scope="publish",
+        body=NewEventBatch | Annotated[list[NewEventBody], Meta(min_length=1, max_length=1000)],
+        answers={201: PublishedBatch},
+        problems=(503,),
+        limit=BATCH,
+        accepts=("application/json", cloud_events.BATCH_TYPE),
+        headers=_KEY,
+        example=Example(body={"events": [_JOB, {"event_type": "order.placed", "payload": {"order": 7}}]}),
+    ),
+    Operation(
+        method="GET",
+        path="/events",
+        name="list_events",
+        summary="List events, newest first",
+        handle=list_events,
+        scope="read",
+        query=ListQuery,
+        answers={200: EventList},
+        example=Example(query="status=PENDING&limit=10"),
+    ),
+    Operation(
+        method="GET",
+        path="/events/{id}",
+        name="show_event",
+        summary="One event, with its log if asked",
+        handle=show_event,
+        scope="read",
+        query=DetailQuery,
+        answers={200: EventBody},
+        problems=(404,),
+        example=Example(query="include_logs=true"),
+    ),
+)

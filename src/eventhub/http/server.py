@@ -1,0 +1,140 @@
+"""Running the server: one process, or several that share a socket; signals; an end in good order.
+
+first SIGTERM or SIGINT    take no more requests, tell waiting workers that there is nothing, finish what is
+                           under way (at most ``shutdown_seconds``), close the store
+second one                 end at once; leases and the next start take care of the rest
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+from pathlib import Path
+from types import FrameType
+from typing import Final
+
+import uvicorn
+
+from eventhub.config import Loaded, Settings
+from eventhub.errors import SettingsError
+from eventhub.handling.logs import get_logger
+from eventhub.http.app import build_app
+from eventhub.http.gate import is_loopback
+from eventhub.http.processes import Processes
+from eventhub.http.protocol import LimitedProtocol
+from eventhub.http.service import Service
+from eventhub.hub import Janitor
+from eventhub.keys import KeyRing
+from eventhub.secret_file import locate, read_or_create
+from eventhub.store import Store
+from eventhub.store.opening import open_named
+
+__all__ = ["serve", "serve_one"]
+
+log = get_logger("eventhub.http")
+
+KEEP_ALIVE: Final = 75
+BACKLOG: Final = 2048
+SIGNAL: Final = 128
+
+
+def serve(loaded: Loaded) -> int:
+    """Serve until told to stop; returns the exit code."""
+    settings, store = loaded.settings, open_named(loaded.settings)
+    if "api" not in settings.role_names:
+        return asyncio.run(_keep_house(store))
+    secret = locate(loaded, store)
+    asyncio.run(_check_start(settings, store, read_or_create(secret)))
+    listening = _listen(settings)
+    log.info("listening", address=_address(listening), processes=settings.workers)
+    print(f"Event Hub listens on {_address(listening)}", flush=True)  # noqa: T201 - scripts wait for this line
+    if settings.workers > 1:
+        return Processes(settings, secret, listening).run()
+    return serve_one(settings, secret, listening)
+
+
+async def _keep_house(store: Store) -> int:
+    """A process that answers no requests."""
+    loop, told = asyncio.get_running_loop(), asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, told.set)
+    async with store:
+        janitor = Janitor(store)
+        janitor.start()
+        log.info("keeping house", store=store.name)
+        await told.wait()
+        await janitor.stop()
+    return 0
+
+
+async def _check_start(settings: Settings, store: Store, secret: bytes) -> None:
+    """Open the database once, and refuse to be reachable from elsewhere without a key."""
+    async with store:
+        if not is_loopback(settings.host) and await KeyRing(store, secret).keyless():
+            raise SettingsError(
+                f"{settings.host} can be reached from other machines and there is no API key yet. "
+                "Make one with `eventhub keys create admin --scopes admin`, or listen on 127.0.0.1."
+            )
+
+
+def _listen(settings: Settings) -> socket.socket:
+    """The socket that all processes share."""
+    listening = socket.socket(socket.AF_INET6 if ":" in settings.host else socket.AF_INET, socket.SOCK_STREAM)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((settings.host, settings.port))
+    except OSError as error:
+        listening.close()
+        raise SettingsError(
+            f"Cannot listen on {settings.host}:{settings.port} ({error.strerror or error}). "
+            "Choose another with --host and --port, or stop what listens there."
+        ) from None
+    listening.listen(BACKLOG)
+    listening.set_inheritable(True)
+    return listening
+
+
+def _address(listening: socket.socket) -> str:
+    host, port = listening.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def serve_one(settings: Settings, secret: Path, listening: socket.socket) -> int:
+    """One server process on a socket that listens already."""
+    service = Service(settings, open_named(settings), read_or_create(secret))
+    config = uvicorn.Config(
+        build_app(service),
+        http=LimitedProtocol,
+        ws="none",
+        lifespan="on",
+        loop="uvloop",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        date_header=False,
+        timeout_keep_alive=KEEP_ALIVE,
+        timeout_graceful_shutdown=max(1, int(settings.shutdown_seconds)),
+        backlog=BACKLOG,
+    )
+    server = _Server(config, service)
+    server.run(sockets=[listening])
+    return 0 if server.started else 1
+
+
+class _Server(uvicorn.Server):
+    """uvicorn's server, with a second signal that means now."""
+
+    def __init__(self, config: uvicorn.Config, service: Service) -> None:
+        super().__init__(config)
+        self._service = service
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002 - as signals have it
+        if self.should_exit:
+            os._exit(SIGNAL + sig)
+        self.should_exit = True  # and not kept, or uvicorn would raise it again at its end
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        self._service.stop_taking()
+        await super().shutdown(sockets)

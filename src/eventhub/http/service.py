@@ -1,0 +1,81 @@
+"""Everything that the routes share: the store, the work queue, the keys, the limits, the numbers."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+from eventhub.config import Settings
+from eventhub.http.documentation import Documents
+from eventhub.http.gate import Gate
+from eventhub.http.limits import Backlog, DiskReserve, TokenBuckets
+from eventhub.http.problems import Problem
+from eventhub.http.publishing import Publisher
+from eventhub.hub import Janitor
+from eventhub.keys import NOBODY, OWNER, KeyRing
+from eventhub.observe.metrics import Metrics
+from eventhub.queue.work import WorkQueue
+from eventhub.store import Store
+
+__all__ = ["Service"]
+
+
+class Service:
+    """One server process's parts; it opens the store when it starts and lets go of it when it stops."""
+
+    def __init__(self, settings: Settings, store: Store, secret: bytes) -> None:
+        self.settings = settings
+        self.store = store
+        self.work = WorkQueue(
+            store,
+            queue=settings.work_queue,
+            max_retries=settings.max_retries,
+            retry_after=timedelta(seconds=settings.retry_seconds),
+            lease=timedelta(seconds=settings.lease_seconds),
+        )
+        self.publisher = Publisher(settings.work_queue, settings.max_retries)
+        self.keys = KeyRing(store, secret)
+        self.owner, self.nobody = OWNER, NOBODY
+        self.buckets = TokenBuckets(settings.rate_per_second, settings.rate_burst)
+        self._backlog = Backlog(store, settings.max_backlog)
+        file = Path(store.url) if store.engine == "sqlite" and store.url != ":memory:" else None
+        self._disk = DiskReserve(file, settings.min_free_disk_mb)
+        self.metrics = Metrics(store, waiting=lambda: self.work.waiting)
+        self.gate = Gate(self)
+        self.documents = Documents(b"", b"", b"")
+        self._janitor = Janitor(store)
+        self.stopping = False
+
+    async def start(self) -> None:
+        await self.store.open()
+        if "janitor" in self.settings.role_names:
+            self._janitor.start()
+
+    def stop_taking(self) -> None:
+        """No more work is handed out: whoever waits for some is told that there is none."""
+        self.stopping = True
+        self.work.stop()
+
+    async def close(self) -> None:
+        self.stop_taking()
+        await self._janitor.stop()
+        await self.work.close()
+        await self._backlog.close()
+        await self.keys.close()
+        await self.store.close()
+
+    async def check_room(self, events: int) -> None:
+        """Refuses what would only make a full hub fuller."""
+        wait = await self._backlog.admit(events)
+        if wait:
+            raise Problem(
+                503,
+                "backlog-limit",
+                f"At most {self.settings.max_backlog:,} deliveries may wait, and that many do. Try again later.",
+                retry_after=wait,
+            )
+        wait = self._disk.admit()
+        if wait:
+            raise Problem(
+                503, "disk-reserve", "The hub's disk is nearly full, so it takes no new events.", retry_after=wait
+            )

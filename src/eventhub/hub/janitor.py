@@ -1,0 +1,58 @@
+"""Keeping house: due retries become ready and abandoned claims are taken back, also when nobody asks for work.
+
+Any number of janitors may run; each step is a guarded statement, so every delivery is looked after once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from eventhub.errors import StoreClosed, StoreError
+from eventhub.handling.logs import get_logger
+from eventhub.store import Store
+
+__all__ = ["Janitor"]
+
+log = get_logger("eventhub.hub")
+
+LONGEST_REST: Final = 1.0
+SHORTEST_REST: Final = 0.05
+AFTER_TROUBLE: Final = 5.0
+
+
+class Janitor:
+    """Tends a store until it is stopped."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        self._task = asyncio.create_task(self._run(), name="eventhub-janitor")
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+            self._task = None
+
+    async def _run(self) -> None:
+        while True:
+            try:
+                await asyncio.sleep(await self._tend())
+            except StoreClosed:
+                return
+            except StoreError as error:
+                log.warning("keeping house failed", error=f"{type(error).__name__}: {error}")
+                await asyncio.sleep(AFTER_TROUBLE)
+
+    async def _tend(self) -> float:
+        """One round; returns how long to rest."""
+        tended = await self._store.tend()
+        if tended.buried:
+            log.warning("workers lost for good", events=list(tended.buried))
+        if tended.total:
+            return SHORTEST_REST
+        due = await self._store.next_due()
+        return LONGEST_REST if due is None else min(max(due, SHORTEST_REST), LONGEST_REST)

@@ -1,0 +1,165 @@
+"""The hub in numbers, for Prometheus: what this process did, and how the database stands.
+
+Counters are the process's own; with several server processes they are added up through files in the directory that
+``PROMETHEUS_MULTIPROC_DIR`` names. Gauges about the database are read when they are asked for, at most every few
+seconds, and more rarely when reading them takes long.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.multiprocess import MultiProcessCollector
+from prometheus_client.registry import Collector
+
+from eventhub._version import __version__
+from eventhub.core.events import Action, Status
+
+if TYPE_CHECKING:
+    from eventhub.queue.work import Recorded
+    from eventhub.store import Store
+    from eventhub.store.values import Claim, QueueStats
+
+__all__ = ["Metrics"]
+
+LOOK_EVERY: Final = 5.0
+LOOK_SHARE: Final = 20
+QUICK: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0)
+SLOW: Final = (0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0, 60.0, 300.0, 1800.0, 3600.0)
+
+
+class Metrics:
+    """The counters of one process, in a registry of their own."""
+
+    def __init__(self, store: Store, *, waiting: Callable[[], int]) -> None:
+        self._store = store
+        self._registry = CollectorRegistry()
+        registry = self._registry
+        self._received = Counter(
+            "eventhub_events_received", "Events published over HTTP.", ["duplicate"], registry=registry
+        )
+        self._claimed = Counter("eventhub_jobs_claimed", "Jobs handed to HTTP workers.", registry=registry)
+        self._reports = Counter(
+            "eventhub_jobs_reported", "Reports of HTTP workers that were recorded.", ["outcome"], registry=registry
+        )
+        self._pickup = Histogram(
+            "eventhub_pickup_latency_seconds",
+            "From publishing a job to its first claim.",
+            buckets=SLOW,
+            registry=registry,
+        )
+        self._requests = Counter(
+            "eventhub_http_requests", "Requests answered.", ["operation", "status"], registry=registry
+        )
+        self._seconds = Histogram(
+            "eventhub_http_request_seconds",
+            "Time to answer a request.",
+            ["operation"],
+            buckets=QUICK,
+            registry=registry,
+        )
+        waiters = Gauge(
+            "eventhub_waiting_workers",
+            "Workers that wait for work now.",
+            multiprocess_mode="livesum",
+            registry=registry,
+        )
+        waiters.set_function(waiting) if not _shared() else None
+        self._children: dict[tuple[str, int], tuple[Any, Any]] = {}
+        self._new = self._received.labels("false")
+        self._again = self._received.labels("true")
+        self._standing = _Standing()
+        self._look_at = 0.0
+        self._looking = asyncio.Lock()
+
+    def received(self, events: int = 1, *, duplicate: bool = False) -> None:
+        (self._again if duplicate else self._new).inc(events)
+
+    def claimed(self, claims: Sequence[Claim]) -> None:
+        if not claims:
+            return
+        self._claimed.inc(len(claims))
+        for claim in claims:
+            if claim.event.attempts == 1:
+                self._pickup.observe((claim.event.updated_at - claim.event.created_at).total_seconds())
+
+    def reported(self, recorded: Recorded) -> None:
+        if recorded.repeated:
+            return
+        outcome = "completed" if recorded.action == Action.COMPLETED else "dead" if recorded.final else "failed"
+        self._reports.labels(outcome).inc()
+
+    def answered(self, operation: str, status: int, seconds: float) -> None:
+        found = self._children.get((operation, status))
+        if found is None:
+            found = self._requests.labels(operation, str(status)), self._seconds.labels(operation)
+            self._children[operation, status] = found
+        found[0].inc()
+        found[1].observe(seconds)
+
+    async def text(self) -> tuple[bytes, str]:
+        """Everything in the text format, and its content type."""
+        await self._look()
+        if not _shared():
+            self._registry_with_standing()
+            return generate_latest(self._registry), CONTENT_TYPE_LATEST
+        registry = CollectorRegistry()
+        MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
+        registry.register(self._standing)
+        return generate_latest(registry), CONTENT_TYPE_LATEST
+
+    def _registry_with_standing(self) -> None:
+        if not self._standing.registered:
+            self._registry.register(self._standing)
+            self._standing.registered = True
+
+    async def _look(self) -> None:
+        async with self._looking:
+            started = time.monotonic()
+            if started < self._look_at:
+                return
+            self._standing.stats = await self._store.stats()
+            took = time.monotonic() - started
+            self._look_at = time.monotonic() + max(LOOK_EVERY, took * LOOK_SHARE)
+
+
+class _Standing(Collector):
+    """How the database stood when it was last looked at."""
+
+    def __init__(self) -> None:
+        self.stats: list[QueueStats] = []
+        self.registered = False
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        info = GaugeMetricFamily("eventhub_build_info", "The version that runs.", labels=["version"])
+        info.add_metric([__version__], 1)
+        depth = GaugeMetricFamily("eventhub_queue_depth", "Events by queue and status.", labels=["queue", "status"])
+        oldest = GaugeMetricFamily(
+            "eventhub_oldest_pending_seconds", "Age of the oldest event that waits.", labels=["queue"]
+        )
+        for queue in self.stats:
+            for status, count in queue.depth.items():
+                depth.add_metric([queue.queue, status.value], count)
+            if queue.oldest_pending_seconds is not None:
+                oldest.add_metric([queue.queue], queue.oldest_pending_seconds)
+        pending = sum(queue.depth.get(Status.PENDING, 0) for queue in self.stats)
+        dead = sum(_dead(queue.depth.items()) for queue in self.stats)
+        yield info
+        yield depth
+        yield oldest
+        yield GaugeMetricFamily("eventhub_pending_messages", "Deliveries that wait to be done.", value=pending)
+        yield GaugeMetricFamily("eventhub_dlq_size", "Open dead letters.", value=dead)
+
+
+def _dead(depth: Iterable[tuple[Status, int]]) -> int:
+    return sum(count for status, count in depth if status in (Status.FAILED, Status.COMPLETED_WITH_ERRORS))
+
+
+def _shared() -> bool:
+    return "PROMETHEUS_MULTIPROC_DIR" in os.environ
