@@ -4,6 +4,9 @@ import ast
 import importlib
 import inspect
 import re
+import subprocess
+import sys
+import textwrap
 
 import pytest
 
@@ -13,6 +16,7 @@ from eventhub import errors
 
 def test_the_package_shows_exactly_this() -> None:
     assert sorted(eventhub.__all__) == [
+        "Client",
         "DLQInspector",
         "DeadEvent",
         "Event",
@@ -27,6 +31,7 @@ def test_the_package_shows_exactly_this() -> None:
         "Store",
         "Success",
         "TransientError",
+        "Worker",
         "__version__",
         "open_store",
     ]
@@ -35,6 +40,23 @@ def test_the_package_shows_exactly_this() -> None:
 def test_every_name_that_is_shown_is_there() -> None:
     for name in eventhub.__all__:
         assert getattr(eventhub, name) is not None
+
+
+def test_the_package_does_not_import_what_only_http_needs() -> None:
+    script = """
+        import sys, eventhub, eventhub.blocking
+        assert {"Client", "Worker"} <= set(dir(eventhub))
+        early = {"aiohttp", "eventhub.client", "opentelemetry"} & sys.modules.keys()
+        assert not early, early
+        from eventhub import Client, Worker
+        assert "aiohttp" not in sys.modules
+    """
+    subprocess.run([sys.executable, "-W", "error", "-c", textwrap.dedent(script)], check=True)
+
+
+def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="no attribute 'Clint'"):
+        _ = eventhub.Clint
 
 
 def test_the_errors_are_exactly_those_of_the_drawing() -> None:
@@ -97,6 +119,7 @@ def test_every_error_says_what_it_means() -> None:
     "module",
     [
         "eventhub.bus",
+        "eventhub.client",
         "eventhub.clock",
         "eventhub.core.events",
         "eventhub.core.lifecycle",

@@ -1,5 +1,7 @@
 """Event Hub: one durable event system, from a single file to a lakehouse."""
 
+from typing import TYPE_CHECKING, Any
+
 from eventhub._version import __version__
 from eventhub.bus import DLQInspector, EventBus
 from eventhub.core.events import DeadEvent, Event, QueuedEvent, Status
@@ -8,7 +10,11 @@ from eventhub.core.retry import RetryPolicy
 from eventhub.queue import EventManager, EventQueue, IdempotencyGuard
 from eventhub.store import Store, open_store
 
+if TYPE_CHECKING:
+    from eventhub.client import Client, Worker
+
 __all__ = [
+    "Client",
     "DLQInspector",
     "DeadEvent",
     "Event",
@@ -23,6 +29,20 @@ __all__ = [
     "Store",
     "Success",
     "TransientError",
+    "Worker",
     "__version__",
     "open_store",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    # Most programs never speak HTTP: they need not import what does.
+    if name in ("Client", "Worker"):
+        from eventhub import client
+
+        return getattr(client, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -21,7 +21,17 @@ from typing import Any, ClassVar, Final, Self
 
 from eventhub import bus, queue, store
 
-__all__ = ["DLQInspector", "EventBus", "EventManager", "EventQueue", "IdempotencyGuard", "Store", "open_store"]
+__all__ = [
+    "Client",
+    "DLQInspector",
+    "EventBus",
+    "EventManager",
+    "EventQueue",
+    "IdempotencyGuard",
+    "Store",
+    "Worker",
+    "open_store",
+]
 
 PATIENCE: Final = 3
 """The first interrupt cancels the work, the second hurries it, and this one does not wait for it any more."""
@@ -259,6 +269,31 @@ class IdempotencyGuard(Face):
     """Marks the steps of an event that are done; see ``eventhub.IdempotencyGuard``."""
 
     _original = queue.IdempotencyGuard
+
+
+def _client(*args: Any, **kwargs: Any) -> Any:
+    from eventhub.client import Client as Original
+
+    return Original(*args, **kwargs)
+
+
+def _worker(*args: Any, **kwargs: Any) -> Any:
+    from eventhub.client import Worker as Original
+
+    return Original(*args, **kwargs)
+
+
+class Client(Face):
+    """A hub that is elsewhere, over HTTP; see ``eventhub.Client``."""
+
+    _original = staticmethod(_client)
+
+
+class Worker(Face):
+    """Runs a handler for work from a hub that is elsewhere; see ``eventhub.Worker``."""
+
+    _original = staticmethod(_worker)
+    _survives_fork = False
 
 
 _FACES: Final[dict[type, type[Face]]] = {

@@ -277,13 +277,10 @@ class Client:
         if reply.status >= REFUSED:
             raise reply.error()
 
-    async def reset(self, event_id: int, *, reason: str | None = None) -> None:
+    async def reset(self, event_id: int, *, reason: str | None = None) -> EventDetails:
         """Take an event from the worker that holds it, so that another can have it at once (for operators)."""
-        reply = await self._transport.call(
-            "POST", f"/events/{event_id}/reset", query=_given(reason=reason), repeatable=False
-        )
-        if reply.status >= REFUSED:
-            raise reply.error()
+        query = _given(reason=reason)
+        return await self._ask(EventDetails, "POST", f"/events/{event_id}/reset", query=query, repeatable=False)
 
     # -------------------------------------------------------------- requests
 
