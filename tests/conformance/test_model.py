@@ -195,7 +195,18 @@ def _lane(row: Row) -> int | None:
 def _current(row: Row) -> Current | None:
     if row.state is None:
         return None
-    return Current(row.id, row.fence, row.attempts, row.state, row.worker, row.due, _lane(row), row.max_attempts)
+    return Current(
+        row.id,
+        row.fence,
+        row.attempts,
+        row.state,
+        row.worker,
+        row.due,
+        _lane(row),
+        row.max_attempts,
+        row.failures,
+        QUEUE,
+    )
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -13,10 +14,15 @@ import pytest
 from eventhub.core.lifecycle import Complete
 from eventhub.errors import SchemaMismatch, SettingsError, StoreClosed
 from eventhub.store import Store, open_store
-from eventhub.store.values import EventFilter, Held, Report
-from tests.conformance.support import MINUTE, QUEUE, new, publish_one, seconds, take
+from eventhub.store.operating import Operating
+from eventhub.store.queries import load_migrations
+from eventhub.store.reading import Reading
+from eventhub.store.values import ApiKey, EventFilter, Held, Report
+from tests.conformance.support import MINUTE, QUEUE, START, new, publish_one, seconds, take
 
 HELD = Held(1, 1)
+NEWEST = load_migrations("eventhub.store.sqlite")[-1][0]
+KEY = ApiKey(id="k", name="test", digest=b"digest", scopes=("work",), created_at=START)
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
@@ -42,7 +48,7 @@ async def set_version(url: str, version: str) -> None:
 async def test_many_stores_may_open_a_fresh_database_at_once(fresh_url: str) -> None:
     stores = [open_store(fresh_url) for _ in range(6)]
     await asyncio.gather(*(store.open() for store in stores))
-    assert {await store.schema_version() for store in stores} == {1}
+    assert {await store.schema_version() for store in stores} == {NEWEST}
     for store in stores:
         await publish_one(store)
     assert len(await take(stores[0], 100)) == 6
@@ -102,11 +108,11 @@ async def test_tables_of_a_newer_version_are_refused_with_a_remedy(fresh_url: st
         pass
     await set_version(fresh_url, "999")
     store = open_store(fresh_url)
-    with pytest.raises(SchemaMismatch, match=r"version 999, this eventhub knows up to 1\. Upgrade eventhub"):
+    with pytest.raises(SchemaMismatch, match=rf"version 999, this eventhub knows up to {NEWEST}\. Upgrade eventhub"):
         await store.open()
     with pytest.raises(SchemaMismatch):
         await publish_one(store)
-    await set_version(fresh_url, "1")
+    await set_version(fresh_url, str(NEWEST))
     await publish_one(store)
     await store.close()
 
@@ -118,6 +124,7 @@ OPERATIONS: dict[str, Callable[[Store], Awaitable[Any]]] = {
     "claim": lambda store: store.claim(QUEUE, worker="w", lease=MINUTE),
     "claim_ids": lambda store: store.claim_ids([1], worker="w", lease=MINUTE),
     "extend": lambda store: store.extend([HELD], MINUTE),
+    "start": lambda store: store.start([HELD], MINUTE),
     "settle": lambda store: store.settle([Report(HELD, Complete())]),
     "tend": lambda store: store.tend(),
     "recover": lambda store: store.recover(QUEUE),
@@ -125,9 +132,15 @@ OPERATIONS: dict[str, Callable[[Store], Awaitable[Any]]] = {
     "wait": lambda store: store.wait(QUEUE, since=store.wakeups.mark(QUEUE), timeout=5),
     "next_due": lambda store: store.next_due(),
     "ready": lambda store: store.ready(QUEUE),
+    "ready_routes": lambda store: store.ready_routes(QUEUE),
     "current": lambda store: store.current([1]),
+    "open_count": lambda store: store.open_count(1),
+    "orphans": lambda store: store.orphans(QUEUE, silent=MINUTE),
+    "see_workers": lambda store: store.see_workers([]),
+    "workers": lambda store: store.workers(QUEUE),
     "event": lambda store: store.event(1),
     "events": lambda store: store.events(EventFilter()),
+    "count_events": lambda store: store.count_events(EventFilter()),
     "log": lambda store: store.log(1),
     "stats": lambda store: store.stats(),
     "dead": lambda store: store.dead(),
@@ -140,6 +153,16 @@ OPERATIONS: dict[str, Callable[[Store], Awaitable[Any]]] = {
     "handler_results": lambda store: store.handler_results([1]),
     "guard": lambda store: store.guard(1, "step"),
     "is_guarded": lambda store: store.is_guarded(1, "step"),
+    "add_key": lambda store: store.add_key(KEY),
+    "keys": lambda store: store.keys(),
+    "key": lambda store: store.key("k"),
+    "has_keys": lambda store: store.has_keys(),
+    "revoke_key": lambda store: store.revoke_key("k"),
+    "expire_key": lambda store: store.expire_key("k", START),
+    "any_keys": lambda store: store.any_keys(),
+    "touch_keys": lambda store: store.touch_keys({}),
+    "check": lambda store: store.check(),
+    "now": lambda store: store.now(),
     "schema_version": lambda store: store.schema_version(),
     "describe": lambda store: store.describe(),
 }
@@ -154,7 +177,8 @@ async def test_nothing_works_on_a_closed_store(store: Store) -> None:
 
 
 def test_every_operation_of_the_contract_is_tried_above() -> None:
-    public = {name for name in vars(Store) if not name.startswith("_")} - {"close", "closed", "name"}
+    contract = [vars(part) for part in (Store, Reading, Operating)]
+    public = {name for part in contract for name in part if not name.startswith("_")} - {"close", "closed", "name"}
     assert public == {name.split(maxsplit=1)[0] for name in OPERATIONS}
 
 
@@ -165,6 +189,63 @@ async def test_closing_twice_or_unopened_is_harmless(store: Store, store_url: st
     await unopened.close()
     with pytest.raises(StoreClosed, match="open it again with open_store"):
         await unopened.open()
+
+
+@pytest.mark.parametrize("steps", [0, 1, 2, 4, 8, 16, 32, 64])
+async def test_closing_while_it_opens_leaves_nothing_behind(fresh_url: str, steps: int) -> None:
+    threads, tasks = our_threads(), asyncio.all_tasks()
+    store = open_store(fresh_url)
+    opening = asyncio.create_task(store.open())
+    using = asyncio.create_task(publish_one(store, None))
+    for _ in range(steps):
+        await asyncio.sleep(0)
+    await store.close()
+    for answer in await asyncio.gather(opening, using, return_exceptions=True):
+        assert isinstance(answer, Store | int | StoreClosed)
+    for operation in OPERATIONS.values():
+        with pytest.raises(StoreClosed, match="closed"):
+            await operation(store)
+    assert await left_open(fresh_url) == 0
+    assert asyncio.all_tasks() == tasks
+    assert our_threads() <= threads
+
+
+@pytest.mark.parametrize("steps", [0, 1, 2, 4, 8, 16, 32, 64])
+async def test_an_opening_that_is_cancelled_leaves_nothing_behind(fresh_url: str, steps: int) -> None:
+    threads, tasks = our_threads(), asyncio.all_tasks()
+    store = open_store(fresh_url)
+    opening = asyncio.create_task(store.open())
+    for _ in range(steps):
+        await asyncio.sleep(0)
+    opening.cancel()
+    await asyncio.wait({opening})
+    await publish_one(store, None)
+    await store.close()
+    assert await left_open(fresh_url) == 0
+    assert asyncio.all_tasks() == tasks
+    for thread in our_threads() - threads:  # one that was left while it connected ends as soon as it has
+        thread.join(10)
+    assert our_threads() <= threads
+
+
+def our_threads() -> set[threading.Thread]:
+    return {thread for thread in threading.enumerate() if thread.name.startswith("eventhub")}
+
+
+async def left_open(url: str) -> int:
+    """How many of our connections the server still has; those that were closed may take a moment to go."""
+    if not url.startswith("postgresql"):
+        return 0
+    ours = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'eventhub' AND datname = current_database()"
+    connection = await asyncpg.connect(url)
+    try:
+        for _ in range(1000):
+            left = int(await connection.fetchval(ours))
+            if not left:
+                break
+    finally:
+        await connection.close()
+    return left
 
 
 async def test_closing_one_store_leaves_the_others_alone(store: Store, store_url: str) -> None:
@@ -193,7 +274,8 @@ async def test_a_store_in_memory_is_its_own(url: str) -> None:
     ("url", "options", "problem"),
     [
         ("", {}, "The path of the store is empty"),
-        ("mysql://me:secret@host/db", {}, r"mysql://host/db is not a store URL"),
+        ("mysql://me:secret@host/db", {}, r"mysql://me@host/db is not a store URL"),
+        ("postgresql+x://host/db?user=me&password=secret", {}, r"postgresql\+x://host/db is not a store URL"),
         ("x.db", {"synchronous": "OFF"}, "synchronous is 'OFF'; give one of FULL, NORMAL, EXTRA"),
         ("x.db", {"pool_size": 5}, "Unknown option pool_size"),
         ("sqlite:///x.db?cache=shared", {}, "Unknown option cache"),

@@ -8,26 +8,23 @@ from __future__ import annotations
 
 import asyncio
 import time
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any, ClassVar, Self
 
-from eventhub.core.events import DeadEvent, LogEntry, QueuedEvent
 from eventhub.core.lifecycle import Release, Retry
 from eventhub.core.matching import check_name
 from eventhub.errors import EventHubError, StoreClosed
 from eventhub.store.batching import Answer, Batcher
+from eventhub.store.operating import Operating
+from eventhub.store.reading import Reading
 from eventhub.store.values import (
     Claim,
-    Current,
-    DeadPage,
-    EventFilter,
     Held,
     NewEvent,
     Published,
-    QueueStats,
     Report,
     Settled,
     Tended,
@@ -47,7 +44,7 @@ TEND_SHARE = 20
 """A look that took t seconds is not repeated before this many times t, so tending stays a small share of the work."""
 
 
-class Store(ABC):
+class Store(Reading, Operating):
     """A database of events and deliveries. Opens itself on first use; faces share it.
 
     ``await store`` opens it at once, ``async with store`` opens it and closes it at the end.
@@ -221,6 +218,11 @@ class Store(ABC):
         await self.open()
         return await self._extend(held, lease, now) if held else set()
 
+    async def start(self, held: Sequence[Held], lease: timedelta, *, now: datetime | None = None) -> set[int]:
+        """Log that the work on claims has begun, and lengthen their leases; returns the ids whose claim is lost."""
+        await self.open()
+        return await self._start(held, lease, now) if held else set()
+
     # --------------------------------------------------------------- settle
 
     async def settle(self, reports: Sequence[Report], *, now: datetime | None = None) -> list[Settled]:
@@ -271,7 +273,7 @@ class Store(ABC):
         self.wakeups.wake(queue)
         self._notify(queue)
 
-    def _notify(self, queue: str | None) -> None:  # noqa: B027 - an engine without signals has nothing to do here
+    def _notify(self, queue: str | None) -> None:
         """Tell other processes, where the engine can."""
 
     async def wait(self, queue: str, *, since: int, timeout: float) -> bool:
@@ -307,6 +309,8 @@ class Store(ABC):
     @abstractmethod
     async def _extend(self, held: Sequence[Held], lease: timedelta, now: datetime | None) -> set[int]: ...
     @abstractmethod
+    async def _start(self, held: Sequence[Held], lease: timedelta, now: datetime | None) -> set[int]: ...
+    @abstractmethod
     async def _settle(self, reports: list[Report], now: datetime | None) -> list[Settled]: ...
     @abstractmethod
     async def _tend(self, now: datetime | None, limit: int) -> Tended: ...
@@ -314,88 +318,6 @@ class Store(ABC):
     async def _holders(self, queue: str) -> list[str]: ...
     @abstractmethod
     async def _take_back(self, workers: Sequence[str], now: datetime | None) -> Tended: ...
-
-    # ---------------------------------------------------- reading and tools
-
-    @abstractmethod
-    async def next_due(self) -> float | None:
-        """Seconds until the next retry is due or the next lease ends; None when there is neither."""
-
-    @abstractmethod
-    async def ready(self, queue: str, *, after_id: int = 0, limit: int = 1000) -> list[tuple[int, str]]:
-        """Ready deliveries of a queue without claiming them: (id, event type), oldest first."""
-
-    @abstractmethod
-    async def current(self, ids: Sequence[int]) -> dict[int, Current]:
-        """How deliveries stand; those that are settled or unknown are missing."""
-
-    @abstractmethod
-    async def event(self, event_id: int) -> QueuedEvent | None:
-        """One event with its status and counters; None when there is none with that id."""
-
-    @abstractmethod
-    async def events(self, wanted: EventFilter) -> list[QueuedEvent]:
-        """Events that fit the filter, newest first, at most its limit."""
-
-    @abstractmethod
-    async def log(self, event_id: int) -> list[LogEntry]:
-        """What happened to an event, in order."""
-
-    @abstractmethod
-    async def stats(self, queue: str | None = None) -> list[QueueStats]:
-        """Every queue in numbers, or one of them."""
-
-    @abstractmethod
-    async def dead(self, *, queue: str | None = None, offset: int = 0, limit: int = 100) -> DeadPage:
-        """A page of the dead letter queue, newest event first, and how many there are in all."""
-
-    @abstractmethod
-    async def dead_event(self, event_id: int) -> DeadEvent | None:
-        """The latest dead letter of an event, also one that was retried since."""
-
-    @abstractmethod
-    async def retry_dead(self, ids: Sequence[int], *, by: str, now: datetime | None = None) -> set[int]:
-        """Give dead events a fresh start: counters at zero, due now; returns the ids that were dead."""
-
-    @abstractmethod
-    async def purge_dead(
-        self, *, older_than: timedelta, by: str = "dead_at", queue: str | None = None, now: datetime | None = None
-    ) -> int:
-        """Delete dead letters, and their events, of that age or older; returns how many. Parked ones stay."""
-
-    @abstractmethod
-    async def unpark(self, queue: str, ordering_key: str, *, by: str, now: datetime | None = None) -> bool:
-        """Let a key go on past its dead head; False when the key is not parked."""
-
-    @abstractmethod
-    async def reset(self, event_id: int, *, reason: str, now: datetime | None = None) -> bool:
-        """Make a delivery that is being worked on ready at once; False when it is not being worked on."""
-
-    @abstractmethod
-    async def record_results(
-        self, held: Held, results: Sequence[tuple[str, str, str | None]], *, now: datetime | None = None
-    ) -> bool:
-        """Remember handlers' results (handler id, kind, message) of a claim; False when the claim is lost."""
-
-    @abstractmethod
-    async def handler_results(self, event_ids: Sequence[int]) -> dict[int, dict[str, tuple[str, str | None]]]:
-        """Remembered results by event and handler: (kind, message)."""
-
-    @abstractmethod
-    async def guard(self, event_id: int, step: str, *, now: datetime | None = None) -> bool:
-        """Mark a step of an event as done; True when it was not marked before."""
-
-    @abstractmethod
-    async def is_guarded(self, event_id: int, step: str) -> bool:
-        """Whether a step of an event is marked as done."""
-
-    @abstractmethod
-    async def schema_version(self) -> int:
-        """The version of the tables in the database."""
-
-    @abstractmethod
-    async def describe(self) -> dict[str, Any]:
-        """Facts about the database for ``eventhub doctor``: versions, settings, sizes."""
 
 
 async def _quietly(work: Callable[[], Awaitable[Any]]) -> None:

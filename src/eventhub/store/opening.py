@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import os
+import re
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from eventhub.errors import SettingsError, StoreError
 
 if TYPE_CHECKING:
+    from eventhub.config import Settings
     from eventhub.store.contract import Store
 
-__all__ = ["open_store"]
+__all__ = ["open_named", "open_store", "shown"]
 
 _SYNCHRONOUS = ("FULL", "NORMAL", "EXTRA")
 
@@ -27,10 +29,20 @@ def open_store(url: str | os.PathLike[str], **options: Any) -> Store:
         return _postgres(text, options)
     if scheme not in ("", "sqlite"):
         raise SettingsError(
-            f"{_hidden(text)} is not a store URL: give a path such as app.db, sqlite:///app.db, :memory:, "
+            f"{shown(text)} is not a store URL: give a path such as app.db, sqlite:///app.db, :memory:, "
             "or postgresql://user@host/database."
         )
     return _sqlite(text, options)
+
+
+def open_named(settings: Settings) -> Store:
+    """The store that the settings name, not opened yet."""
+    postgres = settings.db.partition("://")[0] in ("postgres", "postgresql")
+    if postgres:
+        return open_store(settings.db, pool_size=settings.pool_size)
+    if "synchronous=" in settings.db:  # the URL is closer to the database than a setting
+        return open_store(settings.db)
+    return open_store(settings.db, synchronous=settings.synchronous)
 
 
 def _sqlite(text: str, options: dict[str, Any]) -> Store:
@@ -66,7 +78,12 @@ def _no_more(options: dict[str, Any], known: str) -> None:
         raise SettingsError(f"Unknown option {', '.join(sorted(options))} for this store; it takes {known}.")
 
 
-def _hidden(url: str) -> str:
-    """The URL without what may be a password."""
-    head, _, tail = url.partition("://")
-    return f"{head}://{tail.rpartition('@')[2]}" if tail else url
+def shown(url: str) -> str:
+    """The URL without its password, for messages; of one that may be cut in the wrong places, nothing is shown."""
+    scheme, _, rest = url.partition("://")
+    authority = re.split("[/?#]", rest, maxsplit=1)[0]
+    further = rest.removeprefix(authority)
+    if "@" in further:  # a password with a / or # in it: the parts are not what they seem
+        return f"{scheme}://…"
+    login, at, place = authority.rpartition("@")
+    return f"{scheme}://{login.partition(':')[0]}{at}{place}{re.split('[?#]', further, maxsplit=1)[0]}"

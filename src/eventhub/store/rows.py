@@ -10,10 +10,24 @@ from msgspec import DecodeError
 
 from eventhub.core.events import Action, DeadEvent, LogEntry, QueuedEvent, Status
 from eventhub.core.lifecycle import State, event_status
-from eventhub.core.strict_json import decode
-from eventhub.store.values import Claim, Held, NewEvent, Published, QueueStats
+from eventhub.core.strict_json import decode, dump
+from eventhub.store.values import ApiKey, Claim, Current, Held, NewEvent, Orphan, Published, QueueStats, WorkerSeen
 
-__all__ = ["as_published", "from_micros", "micros", "queue_stats", "to_claims", "to_dead", "to_log", "to_queued"]
+__all__ = [
+    "as_published",
+    "from_micros",
+    "key_columns",
+    "micros",
+    "queue_stats",
+    "to_claims",
+    "to_current",
+    "to_dead",
+    "to_key",
+    "to_log",
+    "to_orphan",
+    "to_queued",
+    "to_worker",
+]
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -146,6 +160,73 @@ def to_queued(row: Sequence[Any], time: Callable[[Any], datetime]) -> QueuedEven
         next_retry_at=None if next_retry is None else time(next_retry),
         errors=tuple(decode(errors)) if errors else (),
     )
+
+
+def to_current(row: Sequence[Any], time: Callable[[Any], datetime]) -> Current:
+    number, _, fence, state, lane, worker, attempts, max_attempts, due, failures, queue = row
+    return Current(
+        number, fence, attempts, State(state), worker, _maybe(due, time), lane, max_attempts, failures, queue
+    )
+
+
+def to_orphan(row: Sequence[Any], time: Callable[[Any], datetime]) -> Orphan:
+    """A row of the view ``event_states`` and its worker."""
+    event = to_queued(row, time)
+    return Orphan(
+        event=event,
+        worker=row[20],
+        fence=event.fence,
+        silent_since=event.updated_at,
+        lease_expires_at=event.lease_expires_at or event.updated_at,
+    )
+
+
+def to_worker(row: Sequence[Any], time: Callable[[Any], datetime]) -> WorkerSeen:
+    name, first_seen, last_seen, last_action, open_claims, lease_ends, now = row
+    seen = _maybe(last_seen, time)
+    return WorkerSeen(
+        name=name,
+        first_seen=_maybe(first_seen, time),
+        last_seen=seen,
+        last_action=last_action,
+        silent=None if seen is None else time(now) - seen,
+        open_claims=open_claims,
+        lease_expires_at=_maybe(lease_ends, time),
+    )
+
+
+def to_key(row: Sequence[Any], time: Callable[[Any], datetime]) -> ApiKey:
+    id_, name, digest, scopes, created_at, expires_at, revoked_at, last_used_at, rotated_from = row
+    return ApiKey(
+        id=id_,
+        name=name,
+        digest=digest,
+        scopes=tuple(decode(scopes)),
+        created_at=time(created_at),
+        expires_at=_maybe(expires_at, time),
+        revoked_at=_maybe(revoked_at, time),
+        last_used_at=_maybe(last_used_at, time),
+        rotated_from=rotated_from,
+    )
+
+
+def key_columns(key: ApiKey, time: Callable[[datetime], Any]) -> tuple[Any, ...]:
+    """What is stored of a key, in the order of its table."""
+    return (
+        key.id,
+        key.name,
+        key.digest,
+        dump(list(key.scopes)),
+        time(key.created_at),
+        _maybe(key.expires_at, time),
+        _maybe(key.revoked_at, time),
+        _maybe(key.last_used_at, time),
+        key.rotated_from,
+    )
+
+
+def _maybe(moment: Any, time: Callable[[Any], Any]) -> Any:
+    return None if moment is None else time(moment)
 
 
 def to_dead(row: Sequence[Any], time: Callable[[Any], datetime]) -> DeadEvent:

@@ -12,19 +12,23 @@ from eventhub.core.events import DeadEvent, QueuedEvent, Status
 from eventhub.core.lifecycle import Outcome, State
 
 __all__ = [
+    "ApiKey",
     "Claim",
     "Current",
     "DeadPage",
     "EventFilter",
     "Held",
     "NewEvent",
+    "Orphan",
     "Published",
     "QueueStats",
     "Report",
     "Route",
     "Settled",
+    "Sighting",
     "Tended",
     "Wanted",
+    "WorkerSeen",
     "lane_id",
     "routes_in",
 ]
@@ -147,7 +151,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
 
     def accepts(self, route_tags: str) -> bool:
         """Whether the worker takes work with these tags: any of its own, or all work when it names none."""
-        return self.tags is None or not self.tags.isdisjoint(route_tags.split(","))
+        return _any_of(self.tags, route_tags)
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -168,7 +172,9 @@ class Current(msgspec.Struct, frozen=True):
     worker: str | None
     due: datetime | None
     lane: int | None
-    max_attempts: int | None = None
+    max_attempts: int | None
+    failures: int
+    queue: str
 
 
 class Settled(msgspec.Struct, frozen=True):
@@ -203,13 +209,76 @@ class DeadPage(msgspec.Struct, frozen=True):
 
 
 class EventFilter(msgspec.Struct, frozen=True, kw_only=True):
-    """Which events to list; every given field must fit."""
+    """Which events to list; every given field must fit, of ``tags`` any one as a whole.
+
+    Tags are those that work is routed by. ``before_id`` goes on below a page and costs the same on every page;
+    ``offset`` skips from there and costs what it skips.
+    """
 
     status: Status | None = None
     type: str | None = None
+    tags: frozenset[str] | None = None
     queue: str | None = None
     before_id: int | None = None
+    offset: int = 0
     limit: int = 50
+
+    @property
+    def goes_by_route(self) -> bool:
+        """Whether its routes must be known: lists by type are read route by route, too."""
+        return self.queue is not None or self.tags is not None or self.type is not None
+
+    def accepts(self, route_tags: str) -> bool:
+        """Whether events of a route with these tags fit."""
+        return _any_of(self.tags, route_tags)
+
+
+class Orphan(msgspec.Struct, frozen=True, kw_only=True):
+    """A claim of which nothing has been heard for long: its event, who has it, and since when the log is silent."""
+
+    event: QueuedEvent
+    worker: str
+    fence: int
+    silent_since: datetime
+    lease_expires_at: datetime
+
+
+class Sighting(msgspec.Struct, frozen=True):
+    """A sign of life: a worker did something in a queue."""
+
+    queue: str
+    worker: str
+    action: str
+
+
+class WorkerSeen(msgspec.Struct, frozen=True, kw_only=True):
+    """A worker of a queue: when it was seen, what it did last, and what it holds now.
+
+    One that holds claims but was never seen has no times. ``silent`` is how long ago it was seen last, by the clock
+    of the database; ``lease_expires_at`` is when the first of its claims ends.
+    """
+
+    name: str
+    first_seen: datetime | None = None
+    last_seen: datetime | None = None
+    last_action: str | None = None
+    silent: timedelta | None = None
+    open_claims: int = 0
+    lease_expires_at: datetime | None = None
+
+
+class ApiKey(msgspec.Struct, frozen=True, kw_only=True):
+    """A key as it is kept: never the secret, only its digest."""
+
+    id: str
+    name: str
+    digest: bytes
+    scopes: tuple[str, ...]
+    created_at: datetime
+    expires_at: datetime | None = None
+    revoked_at: datetime | None = None
+    last_used_at: datetime | None = None
+    rotated_from: str | None = None
 
 
 class QueueStats(msgspec.Struct, frozen=True, kw_only=True):
@@ -225,6 +294,10 @@ class QueueStats(msgspec.Struct, frozen=True, kw_only=True):
     latency_p50_seconds: float | None = None
     latency_p99_seconds: float | None = None
     failure_rate: float | None = None
+
+
+def _any_of(tags: frozenset[str] | None, route_tags: str) -> bool:
+    return tags is None or not tags.isdisjoint(route_tags.split(","))
 
 
 def routes_in(calls: Sequence[Sequence[NewEvent]]) -> set[Route]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -18,12 +17,13 @@ from eventhub.errors import (
     StoreReadOnly,
     StoreUnavailable,
 )
+from eventhub.store.opening import shown
 from eventhub.store.queries import load_migrations
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["SETTINGS", "connect", "migrate", "open_pool", "shown", "translated"]
+__all__ = ["SETTINGS", "connect", "migrate", "open_pool", "translated"]
 
 PACKAGE = "eventhub.store.postgres"
 OLDEST_SERVER = 14
@@ -31,17 +31,8 @@ SETTINGS = {"application_name": "eventhub", "jit": "off"}
 LOCK = "SELECT pg_advisory_xact_lock(hashtext('eventhub.migrate'))"
 FIND_META = "SELECT EXISTS (SELECT 1 FROM pg_catalog.pg_tables WHERE schemaname = 'eventhub' AND tablename = 'meta')"
 CONNECT_SECONDS = 10
-
-
-def shown(url: str) -> str:
-    """The URL without its password, for messages; of one that may be cut in the wrong places, nothing is shown."""
-    rest = url.partition("://")[2]
-    authority = re.split("[/?#]", rest, maxsplit=1)[0]
-    further = rest.removeprefix(authority)
-    if "@" in further:  # a password with a / or # in it: the parts are not what they seem
-        return "postgresql://…"
-    login, at, hosts = authority.rpartition("@")
-    return f"postgresql://{login.partition(':')[0]}{at}{hosts}{re.split('[?#]', further, maxsplit=1)[0]}"
+MIGRATE_SECONDS = 3600
+"""How long one migration may take: an index on many millions of events is not built in the time of a statement."""
 
 
 async def open_pool(url: str, size: int) -> asyncpg.Pool[asyncpg.Record]:
@@ -91,11 +82,11 @@ async def migrate(pool: asyncpg.Pool[asyncpg.Record], url: str) -> int:
                 if version >= number:
                     continue
                 async with connection.transaction():
-                    await connection.execute(LOCK)
+                    await connection.execute(LOCK, timeout=MIGRATE_SECONDS)
                     version = await _version(connection)  # another process may have been first
                     if version < number:
                         await connection.execute("CREATE SCHEMA IF NOT EXISTS eventhub")
-                        await connection.execute(script)
+                        await connection.execute(script, timeout=MIGRATE_SECONDS)
                         await connection.execute(
                             "INSERT INTO eventhub.meta VALUES ('schema_version', $1) "
                             "ON CONFLICT (key) DO UPDATE SET value = excluded.value",

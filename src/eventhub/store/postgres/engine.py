@@ -10,34 +10,19 @@ from typing import Any, TypeVar
 
 import asyncpg
 
-from eventhub.core.events import DeadEvent, LogEntry, QueuedEvent, Status
-from eventhub.core.lifecycle import Bury, Complete, Reason, State
+from eventhub.core.lifecycle import Bury, Complete, Reason
 from eventhub.errors import StoreBusy
 from eventhub.store.batching import Answer
-from eventhub.store.contract import Store
+from eventhub.store.opening import shown
 from eventhub.store.postgres import settling
-from eventhub.store.postgres.connection import migrate, open_pool, shown, translated
+from eventhub.store.postgres.connection import migrate, open_pool, translated
 from eventhub.store.postgres.floors import Floors
+from eventhub.store.postgres.operating import PostgresOperating
 from eventhub.store.postgres.publishing import SQL, is_plain, publish_calls, publish_plain
+from eventhub.store.postgres.reading import PostgresReading, same
 from eventhub.store.postgres.signals import Signals
-from eventhub.store.rows import queue_stats, to_claims, to_dead, to_log, to_queued
-from eventhub.store.values import (
-    Claim,
-    Current,
-    DeadPage,
-    EventFilter,
-    Held,
-    NewEvent,
-    Published,
-    QueueStats,
-    Report,
-    Route,
-    Settled,
-    Tended,
-    Wanted,
-    lane_id,
-    routes_in,
-)
+from eventhub.store.rows import to_claims
+from eventhub.store.values import Claim, Held, NewEvent, Published, Report, Route, Settled, Tended, Wanted, routes_in
 
 __all__ = ["PostgresStore"]
 
@@ -46,10 +31,9 @@ ROUTES_SECONDS = 1.0
 """How long the list of a queue's routes is trusted while it yields work."""
 TRIES = 4
 """How often a transaction of ours that lost to a deadlock is tried before the caller hears of it."""
-_COUNTS = ("count_open", "count_dead", "count_events", "ages", "attempts", "count_results", "recent_ends")
 
 
-class PostgresStore(Store):
+class PostgresStore(PostgresReading, PostgresOperating):
     """Events in the schema ``eventhub`` of a PostgreSQL database, for any number of processes and hosts."""
 
     engine = "postgres"
@@ -208,8 +192,14 @@ class PostgresStore(Store):
         return _claims(await self._fetch(SQL.claim_ids, sorted(ids), worker, lease, now), lease)
 
     async def _extend(self, held: Sequence[Held], lease: timedelta, now: datetime | None) -> set[int]:
+        return await self._lengthen(SQL.extend, held, lease, now)
+
+    async def _start(self, held: Sequence[Held], lease: timedelta, now: datetime | None) -> set[int]:
+        return await self._lengthen(SQL.start, held, lease, now)
+
+    async def _lengthen(self, query: str, held: Sequence[Held], lease: timedelta, now: datetime | None) -> set[int]:
         ordered = sorted(held, key=lambda claim: claim.id)
-        rows = await self._fetch(SQL.extend, [c.id for c in ordered], [c.fence for c in ordered], lease, now)
+        rows = await self._fetch(query, [c.id for c in ordered], [c.fence for c in ordered], lease, now)
         lost = {claim.id for claim in held} - {row[0] for row in rows}
         if lost:  # or extended by another call at the same moment, which hides the row from a statement that waited
             missed = [claim for claim in ordered if claim.id in lost]
@@ -217,7 +207,7 @@ class PostgresStore(Store):
             async def again(connection: Any) -> list[Any]:
                 await connection.fetch(SQL.hold_deliveries, [c.id for c in missed])
                 columns = [c.id for c in missed], [c.fence for c in missed]
-                return await connection.fetch(SQL.extend, *columns, lease, now)  # type: ignore[no-any-return]
+                return await connection.fetch(query, *columns, lease, now)  # type: ignore[no-any-return]
 
             lost -= {row[0] for row in await self._transact(again)}
         return lost
@@ -283,149 +273,14 @@ class PostgresStore(Store):
         buried = await self._bury_lost(lost, now, by_lease=False) if lost else set()
         return Tended(abandoned=len(rows), buried=tuple(sorted(buried)))
 
-    async def next_due(self, *, now: datetime | None = None) -> float | None:
-        ((seconds,),) = await self._read(SQL.next_due, now)
-        return None if seconds is None else max(0.0, seconds)
-
     async def wait(self, queue: str, *, since: int, timeout: float) -> bool:
+        await self.open()  # a store that is closed listens no more
         self._signals.start()
         return await super().wait(queue, since=since, timeout=timeout)
-
-    async def reset(self, event_id: int, *, reason: str, now: datetime | None = None) -> bool:
-        rows = await self._read(SQL.reset, event_id, reason, now)
-        self._floors.lower([(row[0], row[1]) for row in rows])
-        self._announce(None)
-        return bool(rows)
-
-    # -------------------------------------------------------------- reading
-
-    async def ready(self, queue: str, *, after_id: int = 0, limit: int = 1000) -> list[tuple[int, str]]:
-        return [(row[0], row[1]) for row in await self._read(SQL.ready, queue, after_id, limit)]
-
-    async def current(self, ids: Sequence[int]) -> dict[int, Current]:
-        return {row[0]: settling.to_current(row) for row in await self._read(SQL.standing, list(ids))}
-
-    async def event(self, event_id: int) -> QueuedEvent | None:
-        rows = await self._read(SQL.event, event_id)
-        return to_queued(rows[0], _same) if rows else None
-
-    async def events(self, wanted: EventFilter) -> list[QueuedEvent]:
-        args: list[Any] = [wanted.before_id or 2**63 - 1, wanted.type, wanted.queue, wanted.limit]
-        query = SQL.events_recent
-        if wanted.status in (Status.PENDING, Status.PROCESSING):
-            states = [State.LEASED] if wanted.status is Status.PROCESSING else [0, 2, 3]
-            query, args = SQL.events_open, [*args, states]
-        elif wanted.status is Status.COMPLETED:
-            query = SQL.events_completed
-        elif wanted.status is not None:
-            query, args = SQL.events_dead, [*args, str(wanted.status)]
-        return [to_queued(row, _same) for row in await self._read(query, *args)]
-
-    async def log(self, event_id: int) -> list[LogEntry]:
-        return [to_log(tuple(row), _same) for row in await self._read(SQL.log, event_id)]
-
-    async def stats(self, queue: str | None = None) -> list[QueueStats]:
-        return queue_stats({name: await self._read(getattr(SQL, name)) for name in _COUNTS}, queue)
-
-    # ---------------------------------------------------------- dead letters
-
-    async def dead(self, *, queue: str | None = None, offset: int = 0, limit: int = 100) -> DeadPage:
-        rows = await self._read(SQL.dead_page, queue, limit, offset)
-        ((total,),) = await self._read(SQL.dead_total, queue)
-        return DeadPage([to_dead(row, _same) for row in rows], total)
-
-    async def dead_event(self, event_id: int) -> DeadEvent | None:
-        rows = await self._read(SQL.dead_event, event_id)
-        return to_dead(rows[0], _same) if rows else None
-
-    async def retry_dead(self, ids: Sequence[int], *, by: str, now: datetime | None = None) -> set[int]:
-        async def work(connection: Any) -> list[Any]:
-            letters = await connection.fetch(SQL.dead_standing, list(ids))
-            if not letters:
-                return []
-            ordered = {row[2]: (row[2], row[3], row[4]) for row in letters if row[2] is not None}
-            if ordered:
-                await connection.execute(SQL.lock_lanes, *(list(c) for c in zip(*ordered.values(), strict=True)))
-            await connection.execute(SQL.close_dead, [row[0] for row in letters], by, now)
-            revived: list[Any] = await connection.fetch(SQL.revive, [row[0] for row in letters], by, now)
-            return revived
-
-        await self.open()
-        rows = await self._transact(work)
-        self._floors.lower([(row[1], row[2]) for row in rows])
-        self._announce(None)
-        return {row[0] for row in rows}
-
-    async def purge_dead(
-        self, *, older_than: timedelta, by: str = "dead_at", queue: str | None = None, now: datetime | None = None
-    ) -> int:
-        ((count,),) = await self._read(SQL.purge, by, older_than, queue, now)
-        return int(count)
-
-    async def unpark(self, queue: str, ordering_key: str, *, by: str, now: datetime | None = None) -> bool:
-        lane = lane_id(queue, ordering_key)
-
-        async def work(connection: Any) -> tuple[bool, settling.Freed]:
-            await connection.fetch(SQL.hold_lanes, [lane])
-            if not await connection.fetch(SQL.unpark, lane, by, now):
-                return False, []
-            return True, await settling.advance(connection, [lane], now)
-
-        await self.open()
-        done, freed = await self._transact(work)
-        self._floors.lower(freed)
-        self._announce(queue)
-        return done
-
-    # ---------------------------------------------------- results and guards
-
-    async def record_results(
-        self, held: Held, results: Sequence[tuple[str, str, str | None]], *, now: datetime | None = None
-    ) -> bool:
-        columns = [list(column) for column in zip(*results, strict=True)] or [[], [], []]
-        rows = await self._read(SQL.record_results, held.id, held.fence, *columns, now)
-        return len(rows) == len(results)
-
-    async def handler_results(self, event_ids: Sequence[int]) -> dict[int, dict[str, tuple[str, str | None]]]:
-        found: dict[int, dict[str, tuple[str, str | None]]] = {}
-        if event_ids:
-            for event_id, handler, kind, message in await self._read(SQL.handler_results, list(event_ids)):
-                found.setdefault(event_id, {})[handler] = (kind, message)
-        return found
-
-    async def guard(self, event_id: int, step: str, *, now: datetime | None = None) -> bool:
-        return bool(await self._read(SQL.guard, event_id, step, now))
-
-    async def is_guarded(self, event_id: int, step: str) -> bool:
-        return bool(await self._read(SQL.is_guarded, event_id, step))
-
-    # ------------------------------------------------------------------ facts
-
-    async def schema_version(self) -> int:
-        rows = await self._read("SELECT value FROM eventhub.meta WHERE key = 'schema_version'")
-        return int(rows[0][0])
-
-    async def describe(self) -> dict[str, Any]:
-        settings = ("server_version", "fsync", "synchronous_commit", "max_connections", "autovacuum")
-        facts = {name: (await self._read("SELECT current_setting($1)", name))[0][0] for name in settings}
-        ((size,),) = await self._read("SELECT pg_database_size(current_database())")
-        return {
-            "engine": "PostgreSQL",
-            "version": facts.pop("server_version"),
-            "driver": f"asyncpg {asyncpg.__version__}",
-            "schema": await self.schema_version(),
-            "location": shown(self.url),
-            "size_bytes": size,
-            **facts,
-        }
-
-
-def _same(moment: datetime) -> datetime:
-    return moment
 
 
 def _claims(rows: list[Any], lease: timedelta) -> list[Claim]:
     if not rows:
         return []
     until = rows[0][17]
-    return to_claims(rows, raised=0, now=until - lease, until=until, time=_same)
+    return to_claims(rows, raised=0, now=until - lease, until=until, time=same)

@@ -8,9 +8,11 @@ from typing import Any
 
 from eventhub.core.lifecycle import Bury, Complete, Release, Retry, State
 from eventhub.store.postgres.publishing import SQL
-from eventhub.store.values import Current, Held, Report, Settled
+from eventhub.store.postgres.reading import same
+from eventhub.store.rows import to_current
+from eventhub.store.values import Held, Report, Settled
 
-__all__ = ["Freed", "advance", "bury", "settle", "to_current"]
+__all__ = ["Freed", "advance", "bury", "settle"]
 
 Freed = list[tuple[int, int]]
 """Deliveries that became ready: (route, event id), so that claims look for them where they are."""
@@ -20,11 +22,6 @@ Done = dict[tuple[int, int], datetime]
 
 def lanes_of(reports: Sequence[Report]) -> list[int]:
     return sorted({report.held.lane for report in reports if report.held.lane is not None})
-
-
-def to_current(row: Any) -> Current:
-    number, _, fence, state, lane, worker, attempts, max_attempts, due = row
-    return Current(number, fence, attempts, State(state), worker, due, lane, max_attempts)
 
 
 async def settle(
@@ -61,7 +58,7 @@ async def settle(
     refused = [report.held.id for report, accepted in zip(reports, good, strict=True) if not accepted]
     standing = {}
     if refused:
-        standing = {row[0]: to_current(row) for row in await connection.fetch(SQL.standing, refused)}
+        standing = {row[0]: to_current(row, same) for row in await connection.fetch(SQL.standing, refused)}
     answers = [
         Settled(report.held.id, True, None, done[_claim(report)])
         if accepted

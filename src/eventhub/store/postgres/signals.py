@@ -34,9 +34,10 @@ class Signals:
         self._something = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
         self._own_pid: int | None = None
+        self._stopped = False
 
     def start(self) -> None:
-        if self._task is None or self._task.done():
+        if not self._stopped and (self._task is None or self._task.done()):
             self._task = asyncio.create_task(self._run())
 
     def send(self, queue: str | None) -> None:
@@ -46,6 +47,8 @@ class Signals:
         self.start()
 
     async def stop(self) -> None:
+        """For good: whoever is late with a signal does not start it again."""
+        self._stopped = True
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from contextlib import contextmanager
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,11 +12,12 @@ import apsw
 
 from eventhub.errors import SchemaMismatch, StoreBusy, StoreError, StoreFull, StoreReadOnly, StoreUnavailable
 from eventhub.store.queries import load_migrations
+from eventhub.store.rows import micros
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["BUSY_SECONDS", "check_library", "connect", "migrate", "translated"]
+__all__ = ["BUSY_SECONDS", "check_library", "clock", "connect", "migrate", "translated"]
 
 BUSY_SECONDS = 10.0
 PACKAGE = "eventhub.store.sqlite"
@@ -24,6 +26,11 @@ GET_VERSION = "SELECT value FROM eventhub_meta WHERE key = 'schema_version'"
 SET_VERSION = (
     "INSERT INTO eventhub_meta VALUES ('schema_version', ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value"
 )
+
+
+def clock(now: datetime | None = None) -> int:
+    """The time by the database's clock, which is that of its host, unless one is given."""
+    return int(time.time() * 1e6) if now is None else micros(now)
 
 
 def check_library() -> None:

@@ -4,46 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import time
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 import apsw
 
-from eventhub.core.events import DeadEvent, LogEntry, QueuedEvent, Status
-from eventhub.core.lifecycle import State
 from eventhub.store.batching import Answer
-from eventhub.store.contract import Store
-from eventhub.store.rows import (
-    from_micros,
-    micros,
-    queue_stats,
-    to_dead,
-    to_log,
-    to_queued,
-)
-from eventhub.store.sqlite import dead, settling
+from eventhub.store.sqlite import settling
 from eventhub.store.sqlite.claiming import claim_chosen, claim_queue
-from eventhub.store.sqlite.connection import GET_VERSION, check_library, connect, migrate, translated
-from eventhub.store.sqlite.publishing import SQL, ids, publish_calls, route_number
+from eventhub.store.sqlite.connection import check_library, clock, connect, migrate, translated
+from eventhub.store.sqlite.operating import SqliteOperating
+from eventhub.store.sqlite.publishing import SQL, publish_calls, route_number
+from eventhub.store.sqlite.reading import SqliteReading
 from eventhub.store.sqlite.thread import ConnectionThread
-from eventhub.store.values import (
-    Claim,
-    Current,
-    DeadPage,
-    EventFilter,
-    Held,
-    NewEvent,
-    Published,
-    QueueStats,
-    Report,
-    Route,
-    Settled,
-    Tended,
-    Wanted,
-    routes_in,
-)
+from eventhub.store.values import Claim, Held, NewEvent, Published, Report, Route, Settled, Tended, Wanted, routes_in
 
 __all__ = ["SqliteStore"]
 
@@ -51,10 +26,9 @@ R = TypeVar("R")
 WATCH_SECONDS = 0.02
 """How often an idle process looks whether another one has written to the file."""
 _MICROSECOND = timedelta(microseconds=1)
-_COUNTS = ("count_open", "count_dead", "count_events", "ages", "attempts", "count_results", "recent_ends")
 
 
-class SqliteStore(Store):
+class SqliteStore(SqliteReading, SqliteOperating):
     """Events in one SQLite file; several processes may share it."""
 
     engine = "sqlite"
@@ -101,7 +75,7 @@ class SqliteStore(Store):
         """Run ``work(connection, *args, now)`` in the next commit; the time is taken when it runs."""
 
         def job(connection: apsw.Connection) -> R:
-            return work(connection, *args, _now(now))
+            return work(connection, *args, clock(now))
 
         return await self._writer.run(job)
 
@@ -131,7 +105,7 @@ class SqliteStore(Store):
         if not connection.in_transaction:
             raise ValueError("The connection is not in a transaction; start one, such as with `with connection:`.")
         with translated(self._path):
-            (answer,) = publish_calls(connection, [events], self._routes, _now(now))
+            (answer,) = publish_calls(connection, [events], self._routes, clock(now))
         if isinstance(answer, Exception):
             raise answer
         return answer
@@ -149,6 +123,12 @@ class SqliteStore(Store):
     async def _extend(self, held: Sequence[Held], lease: timedelta, now: datetime | None) -> set[int]:
         def work(connection: apsw.Connection, at: int) -> set[int]:
             return settling.extend(connection, held, at + lease // _MICROSECOND)
+
+        return await self._write(work, now=now)
+
+    async def _start(self, held: Sequence[Held], lease: timedelta, now: datetime | None) -> set[int]:
+        def work(connection: apsw.Connection, at: int) -> set[int]:
+            return settling.start(connection, held, at + lease // _MICROSECOND, at)
 
         return await self._write(work, now=now)
 
@@ -174,27 +154,10 @@ class SqliteStore(Store):
 
         return await self._write(work, now=now)
 
-    async def next_due(self, *, now: datetime | None = None) -> float | None:
-        ((due,),) = await self._read(SQL.next_due)
-        return None if due is None else max(0.0, (due - _now(now)) / 1e6)
-
-    async def reset(self, event_id: int, *, reason: str, now: datetime | None = None) -> bool:
-        def work(connection: apsw.Connection, at: int) -> bool:
-            row = connection.execute(SQL.reset, {"id": event_id}).fetchone()
-            if row is None:
-                return False
-            event, attempts, fence = row
-            connection.execute(SQL.write_log, (event, event_id, "RESET", None, attempts, fence, None, reason, None, at))
-            return True
-
-        await self.open()
-        done = await self._write(work, now=now)
-        self._announce(None)
-        return done
-
     # -------------------------------------------------------------- waiting
 
     async def wait(self, queue: str, *, since: int, timeout: float) -> bool:
+        await self.open()  # a store that is closed watches no more
         if self._path != ":memory:" and (self._watcher is None or self._watcher.done()):
             self._watcher = asyncio.create_task(self._watch())
         return await super().wait(queue, since=since, timeout=timeout)
@@ -213,134 +176,3 @@ class SqliteStore(Store):
                     self.wakeups.wake()
         finally:
             connection.close()
-
-    # -------------------------------------------------------------- reading
-
-    async def ready(self, queue: str, *, after_id: int = 0, limit: int = 1000) -> list[tuple[int, str]]:
-        rows = await self._read(SQL.ready, queue=queue, after_id=after_id, limit=limit)
-        return [(number, type_) for number, type_ in rows]
-
-    async def current(self, ids: Sequence[int]) -> dict[int, Current]:
-        await self.open()
-        if not ids:
-            return {}
-        return await self._reader.run(lambda connection: settling.current_of(connection, ids))
-
-    async def event(self, event_id: int) -> QueuedEvent | None:
-        rows = await self._read(SQL.event, id=event_id)
-        return to_queued(rows[0], from_micros) if rows else None
-
-    async def events(self, wanted: EventFilter) -> list[QueuedEvent]:
-        named: dict[str, Any] = {
-            "type": wanted.type,
-            "queue": wanted.queue,
-            "before": wanted.before_id or 2**63 - 1,
-            "limit": wanted.limit,
-        }
-        query = SQL.events_recent
-        if wanted.status in (Status.PENDING, Status.PROCESSING):
-            states = [State.LEASED] if wanted.status is Status.PROCESSING else [0, 2, 3]
-            query, named["states"] = SQL.events_open, ids(states)
-        elif wanted.status is Status.COMPLETED:
-            query = SQL.events_completed
-        elif wanted.status is not None:
-            query, named["status"] = SQL.events_dead, wanted.status
-        return [to_queued(row, from_micros) for row in await self._read(query, **named)]
-
-    async def log(self, event_id: int) -> list[LogEntry]:
-        return [to_log(row, from_micros) for row in await self._read(SQL.log, event_id=event_id)]
-
-    async def stats(self, queue: str | None = None) -> list[QueueStats]:
-        at = _now(None)
-        counts = {
-            name: await self._read(getattr(SQL, name), **({"now": at} if name == "ages" else {})) for name in _COUNTS
-        }
-        return queue_stats(counts, queue)  # type: ignore[arg-type]
-
-    # ---------------------------------------------------------- dead letters
-
-    async def dead(self, *, queue: str | None = None, offset: int = 0, limit: int = 100) -> DeadPage:
-        rows = await self._read(SQL.dead_page, queue=queue, offset=offset, limit=limit)
-        ((total,),) = await self._read(SQL.dead_total, queue=queue)
-        return DeadPage([to_dead(row, from_micros) for row in rows], total)
-
-    async def dead_event(self, event_id: int) -> DeadEvent | None:
-        rows = await self._read(SQL.dead_event, event_id=event_id)
-        return to_dead(rows[0], from_micros) if rows else None
-
-    async def retry_dead(self, ids: Sequence[int], *, by: str, now: datetime | None = None) -> set[int]:
-        await self.open()
-        if not ids:
-            return set()
-        revived = await self._write(dead.retry_dead, ids, by, now=now)
-        self._announce(None)
-        return revived
-
-    async def purge_dead(
-        self, *, older_than: timedelta, by: str = "dead_at", queue: str | None = None, now: datetime | None = None
-    ) -> int:
-        def work(connection: apsw.Connection, at: int) -> int:
-            return dead.purge_dead(connection, at - older_than // _MICROSECOND, by, queue)
-
-        await self.open()
-        return await self._write(work, now=now)
-
-    async def unpark(self, queue: str, ordering_key: str, *, by: str, now: datetime | None = None) -> bool:
-        await self.open()
-        done = await self._write(dead.unpark, queue, ordering_key, by, now=now)
-        self._announce(queue)
-        return done
-
-    # ---------------------------------------------------- results and guards
-
-    async def record_results(
-        self, held: Held, results: Sequence[tuple[str, str, str | None]], *, now: datetime | None = None
-    ) -> bool:
-        def work(connection: apsw.Connection, at: int) -> bool:
-            rows = [(held.id, held.fence, *result, at) for result in results]
-            return len(list(connection.executemany(SQL.record_result, rows))) == len(rows)
-
-        await self.open()
-        return await self._write(work, now=now)
-
-    async def handler_results(self, event_ids: Sequence[int]) -> dict[int, dict[str, tuple[str, str | None]]]:
-        found: dict[int, dict[str, tuple[str, str | None]]] = {}
-        if event_ids:
-            for event_id, handler, kind, message in await self._read(SQL.handler_results, ids=ids(event_ids)):
-                found.setdefault(event_id, {})[handler] = (kind, message)
-        return found
-
-    async def guard(self, event_id: int, step: str, *, now: datetime | None = None) -> bool:
-        def work(connection: apsw.Connection, at: int) -> bool:
-            return bool(connection.execute(SQL.guard, {"event_id": event_id, "step": step, "now": at}).fetchall())
-
-        await self.open()
-        return await self._write(work, now=now)
-
-    async def is_guarded(self, event_id: int, step: str) -> bool:
-        return bool(await self._read(SQL.is_guarded, event_id=event_id, step=step))
-
-    # ------------------------------------------------------------------ facts
-
-    async def schema_version(self) -> int:
-        ((version,),) = await self._read(GET_VERSION)
-        return int(version)
-
-    async def describe(self) -> dict[str, Any]:
-        pragmas = {
-            name: (await self._read(f"PRAGMA {name}"))[0][0] for name in ("journal_mode", "page_count", "page_size")
-        }
-        return {
-            "engine": "SQLite",
-            "version": apsw.sqlite_lib_version(),
-            "driver": f"apsw {apsw.apsw_version()}",
-            "schema": await self.schema_version(),
-            "location": self._path,
-            "size_bytes": pragmas["page_count"] * pragmas["page_size"],
-            "journal_mode": pragmas["journal_mode"],
-            "synchronous": self._synchronous,
-        }
-
-
-def _now(now: datetime | None) -> int:
-    return int(time.time() * 1e6) if now is None else micros(now)

@@ -12,7 +12,7 @@ from typing import Any
 import apsw
 
 from eventhub.core.lifecycle import Bury, Complete, Reason, Release, Retry, State
-from eventhub.store.rows import from_micros
+from eventhub.store.rows import from_micros, to_current
 from eventhub.store.sqlite.publishing import SQL, ids
 from eventhub.store.values import Current, Held, Report, Settled, Tended
 
@@ -24,13 +24,6 @@ _MICROSECOND = timedelta(microseconds=1)
 def standing(connection: apsw.Connection, wanted: Sequence[int]) -> dict[int, tuple[Any, ...]]:
     """Rows by id: (id, event_id, fence, state, lane, worker, attempts, max_attempts, due, parks)."""
     return {row[0]: row for row in connection.execute(SQL.standing, {"ids": ids(wanted)})}
-
-
-def to_current(row: tuple[Any, ...]) -> Current:
-    number, _, fence, state, lane, worker, attempts, max_attempts, due, _ = row
-    return Current(
-        number, fence, attempts, State(state), worker, None if due is None else from_micros(due), lane, max_attempts
-    )
 
 
 def settle(connection: apsw.Connection, reports: Sequence[Report], now: int) -> list[Settled]:
@@ -170,10 +163,19 @@ def abandon(connection: apsw.Connection, held: list[tuple[Any, ...]], now: int) 
 
 
 def current_of(connection: apsw.Connection, wanted: Sequence[int]) -> dict[int, Current]:
-    return {number: to_current(row) for number, row in standing(connection, wanted).items()}
+    return {row[0]: to_current(row, from_micros) for row in connection.execute(SQL.current, {"ids": ids(wanted)})}
 
 
 def extend(connection: apsw.Connection, held: Sequence[Held], until: int) -> set[int]:
     """Lengthen leases; returns the ids whose claim is lost."""
     kept = connection.executemany(SQL.extend, [(claim.id, claim.fence, until) for claim in held])
     return {claim.id for claim in held} - {number for (number,) in kept}
+
+
+def start(connection: apsw.Connection, held: Sequence[Held], until: int, now: int) -> set[int]:
+    """Lengthen leases and log that the work has begun; returns the ids whose claim is lost."""
+    lost = extend(connection, held, until)
+    kept = [claim.id for claim in held if claim.id not in lost]
+    if kept:
+        connection.execute(SQL.log_started, {"now": now, "ids": ids(kept)})
+    return lost

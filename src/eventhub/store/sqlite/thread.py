@@ -46,7 +46,11 @@ class ConnectionThread:
         ready: asyncio.Future[None] = loop.create_future()
         self._start = (loop, ready)
         self._thread.start()
-        await ready
+        try:
+            await ready
+        except asyncio.CancelledError:
+            self._jobs.put(None)  # nobody will use it: it ends once it is open
+            raise
 
     async def run(self, job: Callable[[apsw.Connection], R]) -> R:
         """Run a job; returns after the commit that contains it."""
@@ -56,6 +60,11 @@ class ConnectionThread:
         future: asyncio.Future[R] = loop.create_future()
         self._jobs.put((job, loop, future))
         return await future
+
+    def check(self) -> None:
+        """Raise when it has given up for good."""
+        if self._broken:
+            raise StoreUnavailable(self._broken)
 
     async def stop(self) -> None:
         """Finish the jobs that wait, then close the connection."""

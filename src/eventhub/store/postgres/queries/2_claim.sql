@@ -46,6 +46,13 @@ CROSS JOIN LATERAL (SELECT 1 FROM eventhub.deliveries d WHERE d.state = 0 AND d.
                     ORDER BY d.event_id LIMIT 1) d
 LIMIT 1;
 
+-- name: ready_routes
+-- One look-up a route, whatever the backlog: the most urgent first, then by the age of the oldest that is ready.
+SELECT r.tags FROM eventhub.routes r
+CROSS JOIN LATERAL (SELECT d.event_id FROM eventhub.deliveries d WHERE d.state = 0 AND d.route = r.id
+                    ORDER BY d.event_id LIMIT 1) d
+WHERE r.queue = $1 ORDER BY r.priority DESC, d.event_id;
+
 -- name: claim_ids
 -- Chosen deliveries, those of them that are ready.
 WITH pick AS MATERIALIZED (
@@ -72,3 +79,17 @@ WITH hit AS MATERIALIZED (
                       WHERE id = w.id AND fence = w.fence AND state + 0 = 1 LIMIT 1 FOR UPDATE) d)
 UPDATE eventhub.deliveries SET due = coalesce($4, now()) + $3::interval
 WHERE ctid = ANY (ARRAY (SELECT tid FROM hit)) RETURNING id;
+
+-- name: start
+-- As extend, and the log says that the work has begun.
+WITH hit AS MATERIALIZED (
+  SELECT d.tid FROM unnest($1::bigint[], $2::integer[]) AS w(id, fence)
+  CROSS JOIN LATERAL (SELECT ctid AS tid FROM eventhub.deliveries
+                      WHERE id = w.id AND fence = w.fence AND state + 0 = 1 LIMIT 1 FOR UPDATE) d),
+started AS (
+  UPDATE eventhub.deliveries SET due = coalesce($4, now()) + $3::interval
+  WHERE ctid = ANY (ARRAY (SELECT tid FROM hit)) RETURNING id, event_id, worker, attempts, fence),
+logged AS (
+  INSERT INTO eventhub.event_log (event_id, delivery_id, action, worker, attempt, fence, created_at)
+  SELECT event_id, id, 'STARTED', worker, attempts, fence, coalesce($4, now()) FROM started)
+SELECT id FROM started;

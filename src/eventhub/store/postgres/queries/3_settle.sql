@@ -1,7 +1,8 @@
 -- name: standing
 -- How deliveries stand.
-SELECT id, event_id, fence, state, lane, worker, attempts, max_attempts, due FROM eventhub.deliveries
-WHERE id = ANY ($1::bigint[]);
+SELECT d.id, d.event_id, d.fence, d.state, d.lane, d.worker, d.attempts, d.max_attempts, d.due, d.failures,
+       (SELECT r.queue FROM eventhub.routes r WHERE r.id = d.route)
+FROM eventhub.deliveries d WHERE d.id = ANY ($1::bigint[]);
 
 -- name: hold_lanes
 -- Locked first and in order, before anything is decided about their deliveries: two who settle cannot wait in a circle,

@@ -11,26 +11,6 @@ JOIN eventhub.events e ON e.id = f.event_id ORDER BY f.event_id;
 -- name: event
 SELECT * FROM eventhub.event_states WHERE id = $1;
 
--- name: events_recent
-SELECT * FROM eventhub.event_states
-WHERE id < $1 AND ($2::text IS NULL OR type = $2) AND ($3::text IS NULL OR queue = $3) ORDER BY id DESC LIMIT $4;
-
--- name: events_open
--- Pending or being worked on: driven by the deliveries, which are few beside the events.
-SELECT * FROM eventhub.event_states
-WHERE id IN (SELECT event_id FROM eventhub.deliveries WHERE state = ANY ($5::smallint[])) AND id < $1
-  AND ($2::text IS NULL OR type = $2) AND ($3::text IS NULL OR queue = $3) ORDER BY id DESC LIMIT $4;
-
--- name: events_dead
-SELECT * FROM eventhub.event_states
-WHERE id IN (SELECT event_id FROM eventhub.dead_letters WHERE retried_at IS NULL AND status = $5) AND id < $1
-  AND ($2::text IS NULL OR type = $2) AND ($3::text IS NULL OR queue = $3) ORDER BY id DESC LIMIT $4;
-
--- name: events_completed
-SELECT * FROM eventhub.event_states
-WHERE state IS NULL AND dead_status IS NULL AND id < $1
-  AND ($2::text IS NULL OR type = $2) AND ($3::text IS NULL OR queue = $3) ORDER BY id DESC LIMIT $4;
-
 -- name: log
 SELECT id, event_id, delivery_id, action, worker, attempt, fence, status_code, error, execution_ms, created_at
 FROM eventhub.event_log WHERE event_id = $1 ORDER BY id;

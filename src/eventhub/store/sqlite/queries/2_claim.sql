@@ -17,6 +17,14 @@ JOIN eventhub_deliveries d ON d.id IN (SELECT x.id FROM eventhub_deliveries x WH
 JOIN eventhub_events e ON e.id = d.event_id
 ORDER BY d.event_id LIMIT :limit;
 
+-- name: ready_routes
+-- One look-up a route, whatever the backlog: the most urgent first, then by the age of the oldest that is ready.
+SELECT tags FROM (
+  SELECT r.tags, r.priority, (SELECT min(d.event_id) FROM eventhub_deliveries d
+                              WHERE d.state = 0 AND d.route = r.id) AS oldest
+  FROM eventhub_routes r WHERE r.queue = :queue)
+WHERE oldest IS NOT NULL ORDER BY priority DESC, oldest;
+
 -- name: claim_ids
 -- Chosen deliveries, those of them that are ready.
 SELECT d.id, d.fence, d.attempts, d.failures, d.lane, d.max_attempts, e.type, e.payload, e.metadata, e.tags, e.title,
@@ -39,3 +47,9 @@ WHERE id IN (SELECT value FROM carray(:ids)) ORDER BY event_id;
 -- name: extend
 -- Only the current claim can lengthen its lease, and a lease that has ended may still be saved if nobody took it.
 UPDATE eventhub_deliveries SET due = ?3 WHERE id = ?1 AND fence = ?2 AND state = 1 RETURNING id;
+
+-- name: log_started
+-- After the leases were lengthened, in the same transaction: the log says that the work has begun.
+INSERT INTO eventhub_event_log (event_id, delivery_id, action, worker, attempt, fence, created_at)
+SELECT event_id, id, 'STARTED', worker, attempts, fence, :now FROM eventhub_deliveries
+WHERE id IN (SELECT value FROM carray(:ids)) ORDER BY event_id;

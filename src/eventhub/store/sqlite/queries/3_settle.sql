@@ -3,6 +3,12 @@
 SELECT id, event_id, fence, state, lane, worker, attempts, max_attempts, due, parks FROM eventhub_deliveries
 WHERE id IN (SELECT value FROM carray(:ids));
 
+-- name: current
+-- How deliveries stand, for those who ask.
+SELECT d.id, d.event_id, d.fence, d.state, d.lane, d.worker, d.attempts, d.max_attempts, d.due, d.failures,
+       (SELECT r.queue FROM eventhub_routes r WHERE r.id = d.route)
+FROM eventhub_deliveries d WHERE d.id IN (SELECT value FROM carray(:ids));
+
 -- name: remove
 -- Settled work leaves the hot table.
 DELETE FROM eventhub_deliveries WHERE id IN (SELECT value FROM carray(:ids));

@@ -11,30 +11,6 @@ WHERE r.queue = :queue ORDER BY d.event_id LIMIT :limit;
 -- name: event
 SELECT * FROM eventhub_event_states WHERE id = :id;
 
--- name: events_recent
-SELECT * FROM eventhub_event_states
-WHERE id < :before AND (:type IS NULL OR type = :type) AND (:queue IS NULL OR queue = :queue)
-ORDER BY id DESC LIMIT :limit;
-
--- name: events_open
--- Pending or being worked on: driven by the deliveries, which are few beside the events.
-SELECT * FROM eventhub_event_states
-WHERE id IN (SELECT event_id FROM eventhub_deliveries WHERE state IN (SELECT value FROM carray(:states))) AND id < :before
-  AND (:type IS NULL OR type = :type) AND (:queue IS NULL OR queue = :queue)
-ORDER BY id DESC LIMIT :limit;
-
--- name: events_dead
-SELECT * FROM eventhub_event_states
-WHERE id IN (SELECT event_id FROM eventhub_dead_letters WHERE retried_at IS NULL AND status = :status) AND id < :before
-  AND (:type IS NULL OR type = :type) AND (:queue IS NULL OR queue = :queue)
-ORDER BY id DESC LIMIT :limit;
-
--- name: events_completed
-SELECT * FROM eventhub_event_states
-WHERE state IS NULL AND dead_status IS NULL AND id < :before
-  AND (:type IS NULL OR type = :type) AND (:queue IS NULL OR queue = :queue)
-ORDER BY id DESC LIMIT :limit;
-
 -- name: log
 SELECT id, event_id, delivery_id, action, worker, attempt, fence, status_code, error, execution_ms, created_at
 FROM eventhub_event_log WHERE event_id = :event_id ORDER BY id;

@@ -1,0 +1,111 @@
+"""Operations on PostgreSQL besides the work itself; those that touch ordering keys lock the lanes first."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, TypeVar
+
+from eventhub.store.contract import Store
+from eventhub.store.operating import key_exists, last_sightings
+from eventhub.store.postgres import settling
+from eventhub.store.postgres.floors import Floors
+from eventhub.store.postgres.publishing import SQL
+from eventhub.store.postgres.reading import same
+from eventhub.store.rows import key_columns
+from eventhub.store.values import ApiKey, Held, Sighting, lane_id
+
+__all__ = ["PostgresOperating"]
+
+R = TypeVar("R")
+
+
+class PostgresOperating(Store):
+    """The operating half of the PostgreSQL store."""
+
+    _floors: Floors
+
+    @abstractmethod
+    async def _read(self, query: str, *args: Any) -> list[Any]: ...
+    @abstractmethod
+    async def _transact(self, work: Callable[[Any], Awaitable[R]]) -> R: ...
+
+    # ---------------------------------------------------------- dead letters
+
+    async def retry_dead(self, ids: Sequence[int], *, by: str, now: datetime | None = None) -> set[int]:
+        async def work(connection: Any) -> list[Any]:
+            letters = await connection.fetch(SQL.dead_standing, list(ids))
+            if not letters:
+                return []
+            ordered = {row[2]: (row[2], row[3], row[4]) for row in letters if row[2] is not None}
+            if ordered:
+                await connection.execute(SQL.lock_lanes, *(list(c) for c in zip(*ordered.values(), strict=True)))
+            await connection.execute(SQL.close_dead, [row[0] for row in letters], by, now)
+            revived: list[Any] = await connection.fetch(SQL.revive, [row[0] for row in letters], by, now)
+            return revived
+
+        await self.open()
+        rows = await self._transact(work)
+        self._floors.lower([(row[1], row[2]) for row in rows])
+        self._announce(None)
+        return {row[0] for row in rows}
+
+    async def purge_dead(
+        self, *, older_than: timedelta, by: str = "dead_at", queue: str | None = None, now: datetime | None = None
+    ) -> int:
+        ((count,),) = await self._read(SQL.purge, by, older_than, queue, now)
+        return int(count)
+
+    async def unpark(self, queue: str, ordering_key: str, *, by: str, now: datetime | None = None) -> bool:
+        lane = lane_id(queue, ordering_key)
+
+        async def work(connection: Any) -> tuple[bool, settling.Freed]:
+            await connection.fetch(SQL.hold_lanes, [lane])
+            if not await connection.fetch(SQL.unpark, lane, by, now):
+                return False, []
+            return True, await settling.advance(connection, [lane], now)
+
+        await self.open()
+        done, freed = await self._transact(work)
+        self._floors.lower(freed)
+        self._announce(queue)
+        return done
+
+    async def reset(self, event_id: int, *, reason: str, now: datetime | None = None) -> bool:
+        rows = await self._read(SQL.reset, event_id, reason, now)
+        self._floors.lower([(row[0], row[1]) for row in rows])
+        self._announce(None)
+        return bool(rows)
+
+    # ---------------------------------------------------- results and guards
+
+    async def record_results(
+        self, held: Held, results: Sequence[tuple[str, str, str | None]], *, now: datetime | None = None
+    ) -> bool:
+        columns = [list(column) for column in zip(*results, strict=True)] or [[], [], []]
+        rows = await self._read(SQL.record_results, held.id, held.fence, *columns, now)
+        return len(rows) == len(results)
+
+    async def guard(self, event_id: int, step: str, *, now: datetime | None = None) -> bool:
+        return bool(await self._read(SQL.guard, event_id, step, now))
+
+    # --------------------------------------------- workers seen and API keys
+
+    async def see_workers(self, sightings: Sequence[Sighting], *, now: datetime | None = None) -> None:
+        last = last_sightings(sightings)
+        columns = [s.queue for s in last], [s.worker for s in last], [s.action for s in last]
+        await self._read(SQL.see_workers, *columns, now)
+
+    async def add_key(self, key: ApiKey) -> None:
+        if not await self._read(SQL.add_key, *key_columns(key, same)):
+            raise key_exists(key)
+
+    async def revoke_key(self, key_id: str, now: datetime | None = None) -> bool:
+        return bool(await self._read(SQL.revoke_key, key_id, now))
+
+    async def expire_key(self, key_id: str, at: datetime) -> bool:
+        return bool(await self._read(SQL.expire_key, key_id, at))
+
+    async def touch_keys(self, uses: Mapping[str, datetime]) -> None:
+        await self._read(SQL.touch_keys, list(uses), list(uses.values()))

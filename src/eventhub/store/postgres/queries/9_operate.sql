@@ -1,0 +1,80 @@
+-- name: check
+-- The cheapest question there is: whether the database answers at all.
+SELECT 1;
+
+-- name: clock
+SELECT now();
+
+-- name: open_count
+-- How much is open, as far as it matters: no more than $1 are counted. The order makes each part read its own index.
+SELECT count(*) FROM (
+  (SELECT 1 FROM eventhub.deliveries WHERE state = 0 ORDER BY route, event_id LIMIT $1)
+  UNION ALL (SELECT 1 FROM eventhub.deliveries WHERE state = 1 ORDER BY due LIMIT $1)
+  UNION ALL (SELECT 1 FROM eventhub.deliveries WHERE state = 2 ORDER BY lane, id LIMIT $1)
+  UNION ALL (SELECT 1 FROM eventhub.deliveries WHERE state = 3 ORDER BY due LIMIT $1)
+  LIMIT $1) o;
+
+-- name: orphans
+-- Claims of which nothing was written for longer than $2; as many are looked at as there are open claims.
+WITH leased AS MATERIALIZED (
+  SELECT d.event_id, d.worker FROM eventhub.deliveries d
+  WHERE d.state = 1 AND d.route = ANY (ARRAY (SELECT r.id FROM eventhub.routes r WHERE r.queue = $1)) ORDER BY d.due)
+SELECT s.*, h.worker FROM leased h
+CROSS JOIN LATERAL (SELECT * FROM eventhub.event_states v WHERE v.id = h.event_id OFFSET 0) s
+WHERE s.updated_at < coalesce($4, now()) - $2::interval
+ORDER BY s.updated_at, s.id LIMIT $3;
+
+-- name: see_workers
+-- In the order of their names, so that two who write cannot wait in a circle. Whoever waited brings an older time, and
+-- what is known is never made older by it.
+INSERT INTO eventhub.workers AS known (queue, name, first_seen, last_seen, last_action)
+SELECT s.queue, s.name, coalesce($4, now()), coalesce($4, now()), s.action
+FROM unnest($1::text[], $2::text[], $3::text[]) AS s(queue, name, action) ORDER BY s.queue, s.name
+ON CONFLICT (queue, name) DO UPDATE
+SET first_seen = least(known.first_seen, excluded.first_seen),
+    last_seen = greatest(known.last_seen, excluded.last_seen),
+    last_action = CASE WHEN excluded.last_seen < known.last_seen THEN known.last_action ELSE excluded.last_action END;
+
+-- name: workers
+-- Everyone who was seen in the queue, and everyone who holds something in it now.
+SELECT coalesce(w.name, h.name), w.first_seen, w.last_seen, w.last_action, coalesce(h.claims, 0), h.lease_ends,
+       coalesce($2, now())
+FROM (SELECT * FROM eventhub.workers WHERE queue = $1) w
+FULL JOIN (SELECT d.worker AS name, count(*) AS claims, min(d.due) AS lease_ends FROM eventhub.deliveries d
+           WHERE d.state = 1 AND d.worker IS NOT NULL
+             AND d.route = ANY (ARRAY (SELECT r.id FROM eventhub.routes r WHERE r.queue = $1))
+           GROUP BY d.worker) h ON h.name = w.name
+ORDER BY w.last_seen DESC NULLS LAST, 1;
+
+-- name: add_key
+INSERT INTO eventhub.api_keys (id, name, digest, scopes, created_at, expires_at, revoked_at, last_used_at, rotated_from)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9) ON CONFLICT DO NOTHING RETURNING id;
+
+-- name: keys
+SELECT id, name, digest, scopes, created_at, expires_at, revoked_at, last_used_at, rotated_from
+FROM eventhub.api_keys ORDER BY created_at DESC, id DESC;
+
+-- name: key
+SELECT id, name, digest, scopes, created_at, expires_at, revoked_at, last_used_at, rotated_from
+FROM eventhub.api_keys WHERE id = $1;
+
+-- name: has_keys
+SELECT 1 FROM eventhub.api_keys WHERE revoked_at IS NULL LIMIT 1;
+
+-- name: any_keys
+SELECT 1 FROM eventhub.api_keys LIMIT 1;
+
+-- name: revoke_key
+-- For good, and once: the first who says so sets the time.
+UPDATE eventhub.api_keys SET revoked_at = coalesce($2, now()) WHERE id = $1 AND revoked_at IS NULL RETURNING id;
+
+-- name: expire_key
+-- A life may be made shorter, never longer.
+UPDATE eventhub.api_keys SET expires_at = least(expires_at, $2) WHERE id = $1 AND revoked_at IS NULL RETURNING id;
+
+-- name: touch_keys
+-- Locked in order, so that two who write cannot wait in a circle; the time of use only moves forward.
+UPDATE eventhub.api_keys k SET last_used_at = greatest(k.last_used_at, h.used)
+FROM (SELECT a.id, u.used FROM unnest($1::text[], $2::timestamptz[]) AS u(id, used)
+      JOIN eventhub.api_keys a ON a.id = u.id ORDER BY a.id FOR UPDATE OF a) h
+WHERE k.id = h.id;

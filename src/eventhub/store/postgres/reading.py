@@ -1,0 +1,189 @@
+"""Questions to PostgreSQL: one statement each; lists choose their routes first."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+import asyncpg
+
+from eventhub.core.events import DeadEvent, LogEntry, QueuedEvent, Status
+from eventhub.core.lifecycle import State
+from eventhub.store.contract import Store
+from eventhub.store.opening import shown
+from eventhub.store.postgres.publishing import SQL
+from eventhub.store.rows import (
+    queue_stats,
+    to_current,
+    to_dead,
+    to_key,
+    to_log,
+    to_orphan,
+    to_queued,
+    to_worker,
+)
+from eventhub.store.values import ApiKey, Current, DeadPage, EventFilter, Orphan, QueueStats, WorkerSeen
+
+__all__ = ["PostgresReading", "same"]
+
+_STATS = ("count_open", "count_dead", "count_events", "ages", "attempts", "count_results", "recent_ends")
+# By how much is given: nothing, routes, or routes and a type.
+_LISTS = (SQL.events_recent, SQL.events_routed, SQL.events_typed)
+_PENDING_LISTS = (SQL.events_pending, SQL.events_pending_routed, SQL.events_pending_typed)
+_COUNTS = (SQL.count_recent, SQL.count_routed, SQL.count_typed)
+_NO_END = 2**63 - 1
+
+
+def same(moment: datetime) -> datetime:
+    """Times come from this database as they are."""
+    return moment
+
+
+class PostgresReading(Store):
+    """The reading half of the PostgreSQL store."""
+
+    @abstractmethod
+    async def _read(self, query: str, *args: Any) -> list[Any]: ...
+
+    # ------------------------------------------------------------- the work
+
+    async def next_due(self, *, now: datetime | None = None) -> float | None:
+        ((seconds,),) = await self._read(SQL.next_due, now)
+        return None if seconds is None else max(0.0, seconds)
+
+    async def ready(self, queue: str, *, after_id: int = 0, limit: int = 1000) -> list[tuple[int, str]]:
+        return [(row[0], row[1]) for row in await self._read(SQL.ready, queue, after_id, limit)]
+
+    async def ready_routes(self, queue: str) -> list[tuple[str, ...]]:
+        rows = await self._read(SQL.ready_routes, queue)
+        return list(dict.fromkeys(tuple(tags.split(",")) if tags else () for (tags,) in rows))
+
+    async def current(self, ids: Sequence[int]) -> dict[int, Current]:
+        return {row[0]: to_current(row, same) for row in await self._read(SQL.standing, list(ids))}
+
+    async def open_count(self, limit: int) -> int:
+        ((count,),) = await self._read(SQL.open_count, limit)
+        return int(count)
+
+    async def orphans(
+        self, queue: str, *, silent: timedelta, limit: int = 100, now: datetime | None = None
+    ) -> list[Orphan]:
+        return [to_orphan(row, same) for row in await self._read(SQL.orphans, queue, silent, limit, now)]
+
+    async def workers(self, queue: str, *, now: datetime | None = None) -> list[WorkerSeen]:
+        return [to_worker(row, same) for row in await self._read(SQL.workers, queue, now)]
+
+    # ----------------------------------------------------------- the events
+
+    async def event(self, event_id: int) -> QueuedEvent | None:
+        rows = await self._read(SQL.event, event_id)
+        return to_queued(rows[0], same) if rows else None
+
+    async def events(self, wanted: EventFilter) -> list[QueuedEvent]:
+        routes = await self._routes_for(wanted)
+        if routes == []:
+            return []
+        given = [part for part in (routes, wanted.type) if part is not None]
+        page = (_NO_END if wanted.before_id is None else wanted.before_id, wanted.limit, wanted.offset)
+        match wanted.status:
+            case None | Status.COMPLETED:
+                rows = await self._read(_LISTS[len(given)], *page, wanted.status is not None, *given)
+            case Status.PENDING:
+                rows = await self._read(_PENDING_LISTS[len(given)], *page, *given)
+            case Status.PROCESSING:
+                rows = await self._read(SQL.events_leased, *page, routes, wanted.type)
+            case _:
+                rows = await self._read(SQL.events_dead, *page, routes, wanted.type, str(wanted.status))
+        return [to_queued(row, same) for row in rows]
+
+    async def count_events(self, wanted: EventFilter) -> int:
+        routes = await self._routes_for(wanted)
+        if routes == []:
+            return 0
+        given = [part for part in (routes, wanted.type) if part is not None]
+        match wanted.status:
+            case None | Status.COMPLETED:
+                rows = await self._read(_COUNTS[len(given)], wanted.status is not None, *given)
+            case Status.PENDING:
+                open_states = [State.READY, State.BEHIND, State.WAITING]
+                rows = await self._read(SQL.count_states, open_states, routes, wanted.type)
+            case Status.PROCESSING:
+                rows = await self._read(SQL.count_states, [State.LEASED], routes, wanted.type)
+            case _:
+                rows = await self._read(SQL.count_letters, str(wanted.status), routes, wanted.type)
+        return int(rows[0][0])
+
+    async def _routes_for(self, wanted: EventFilter) -> list[int] | None:
+        """The routes of a list; None when it need not go by route."""
+        if not wanted.goes_by_route:
+            return None
+        return [row[0] for row in await self._read(SQL.routes, wanted.queue) if wanted.accepts(row[1])]
+
+    async def log(self, event_id: int) -> list[LogEntry]:
+        return [to_log(tuple(row), same) for row in await self._read(SQL.log, event_id)]
+
+    async def stats(self, queue: str | None = None) -> list[QueueStats]:
+        return queue_stats({name: await self._read(getattr(SQL, name)) for name in _STATS}, queue)
+
+    async def dead(self, *, queue: str | None = None, offset: int = 0, limit: int = 100) -> DeadPage:
+        rows = await self._read(SQL.dead_page, queue, limit, offset)
+        ((total,),) = await self._read(SQL.dead_total, queue)
+        return DeadPage([to_dead(row, same) for row in rows], total)
+
+    async def dead_event(self, event_id: int) -> DeadEvent | None:
+        rows = await self._read(SQL.dead_event, event_id)
+        return to_dead(rows[0], same) if rows else None
+
+    async def handler_results(self, event_ids: Sequence[int]) -> dict[int, dict[str, tuple[str, str | None]]]:
+        found: dict[int, dict[str, tuple[str, str | None]]] = {}
+        if event_ids:
+            for event_id, handler, kind, message in await self._read(SQL.handler_results, list(event_ids)):
+                found.setdefault(event_id, {})[handler] = (kind, message)
+        return found
+
+    async def is_guarded(self, event_id: int, step: str) -> bool:
+        return bool(await self._read(SQL.is_guarded, event_id, step))
+
+    # ------------------------------------------------------------- API keys
+
+    async def keys(self) -> list[ApiKey]:
+        return [to_key(row, same) for row in await self._read(SQL.keys)]
+
+    async def key(self, key_id: str) -> ApiKey | None:
+        rows = await self._read(SQL.key, key_id)
+        return to_key(rows[0], same) if rows else None
+
+    async def has_keys(self) -> bool:
+        return bool(await self._read(SQL.has_keys))
+
+    async def any_keys(self) -> bool:
+        return bool(await self._read(SQL.any_keys))
+
+    # --------------------------------------------------------- the database
+
+    async def check(self) -> None:
+        await self._read(SQL.check)
+
+    async def now(self) -> datetime:
+        ((moment,),) = await self._read(SQL.clock)
+        return moment  # type: ignore[no-any-return]
+
+    async def schema_version(self) -> int:
+        rows = await self._read("SELECT value FROM eventhub.meta WHERE key = 'schema_version'")
+        return int(rows[0][0])
+
+    async def describe(self) -> dict[str, Any]:
+        settings = ("server_version", "fsync", "synchronous_commit", "max_connections", "autovacuum")
+        facts = {name: (await self._read("SELECT current_setting($1)", name))[0][0] for name in settings}
+        ((size,),) = await self._read("SELECT pg_database_size(current_database())")
+        return {
+            "engine": "PostgreSQL",
+            "version": facts.pop("server_version"),
+            "driver": f"asyncpg {asyncpg.__version__}",
+            "schema": await self.schema_version(),
+            "location": shown(self.url),
+            "size_bytes": size,
+            **facts,
+        }

@@ -1,0 +1,130 @@
+"""What can be asked of every store, without changing anything in it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any, Self
+
+from eventhub.core.events import DeadEvent, LogEntry, QueuedEvent
+from eventhub.store.values import ApiKey, Current, DeadPage, EventFilter, Orphan, QueueStats, WorkerSeen
+
+__all__ = ["Reading"]
+
+
+class Reading(ABC):
+    """The questions; each opens the store when it is not open yet."""
+
+    @abstractmethod
+    async def open(self) -> Self:
+        """Connect and bring the tables up to date; harmless when it is open already."""
+
+    # ------------------------------------------------------------- the work
+
+    @abstractmethod
+    async def next_due(self) -> float | None:
+        """Seconds until the next retry is due or the next lease ends; None when there is neither."""
+
+    @abstractmethod
+    async def ready(self, queue: str, *, after_id: int = 0, limit: int = 1000) -> list[tuple[int, str]]:
+        """Ready deliveries of a queue without claiming them: (id, event type), oldest first."""
+
+    @abstractmethod
+    async def ready_routes(self, queue: str) -> list[tuple[str, ...]]:
+        """The sets of tags that have something ready in a queue: highest priority first, then oldest first.
+
+        A retry that is due counts once it was tended.
+        """
+
+    @abstractmethod
+    async def current(self, ids: Sequence[int]) -> dict[int, Current]:
+        """How deliveries stand; those that are settled or unknown are missing."""
+
+    @abstractmethod
+    async def open_count(self, limit: int) -> int:
+        """How many deliveries are open (ready, waiting, behind or leased), counting no more than ``limit`` of them."""
+
+    @abstractmethod
+    async def orphans(
+        self, queue: str, *, silent: timedelta, limit: int = 100, now: datetime | None = None
+    ) -> list[Orphan]:
+        """Claims of a queue whose event's log is silent for longer than that, the most silent first."""
+
+    @abstractmethod
+    async def workers(self, queue: str, *, now: datetime | None = None) -> list[WorkerSeen]:
+        """Everyone who was seen in a queue or holds claims in it: last seen first, those never seen at the end."""
+
+    # ----------------------------------------------------------- the events
+
+    @abstractmethod
+    async def event(self, event_id: int) -> QueuedEvent | None:
+        """One event with its status and counters; None when there is none with that id."""
+
+    @abstractmethod
+    async def events(self, wanted: EventFilter) -> list[QueuedEvent]:
+        """Events that fit the filter, newest first, at most its limit."""
+
+    @abstractmethod
+    async def count_events(self, wanted: EventFilter) -> int:
+        """How many events fit the filter, on all pages; exact, so it takes time where there are millions."""
+
+    @abstractmethod
+    async def log(self, event_id: int) -> list[LogEntry]:
+        """What happened to an event, in order."""
+
+    @abstractmethod
+    async def stats(self, queue: str | None = None) -> list[QueueStats]:
+        """Every queue in numbers, or one of them."""
+
+    @abstractmethod
+    async def dead(self, *, queue: str | None = None, offset: int = 0, limit: int = 100) -> DeadPage:
+        """A page of the dead letter queue, newest event first, and how many there are in all."""
+
+    @abstractmethod
+    async def dead_event(self, event_id: int) -> DeadEvent | None:
+        """The latest dead letter of an event, also one that was retried since."""
+
+    @abstractmethod
+    async def handler_results(self, event_ids: Sequence[int]) -> dict[int, dict[str, tuple[str, str | None]]]:
+        """Remembered results by event and handler: (kind, message)."""
+
+    @abstractmethod
+    async def is_guarded(self, event_id: int, step: str) -> bool:
+        """Whether a step of an event is marked as done."""
+
+    # ------------------------------------------------------------- API keys
+
+    @abstractmethod
+    async def keys(self) -> list[ApiKey]:
+        """Every key there ever was, newest first."""
+
+    @abstractmethod
+    async def key(self, key_id: str) -> ApiKey | None:
+        """One key; None when there is none with that id."""
+
+    @abstractmethod
+    async def has_keys(self) -> bool:
+        """Whether there is any key that was not revoked."""
+
+    @abstractmethod
+    async def any_keys(self) -> bool:
+        """Whether there ever was a key, revoked ones among them."""
+
+    # --------------------------------------------------------- the database
+
+    @abstractmethod
+    async def check(self) -> None:
+        """Raise unless the database answers; the cheapest question there is."""
+
+    @abstractmethod
+    async def now(self) -> datetime:
+        """The time by the database's clock, which every due time and lease is judged by."""
+
+    @abstractmethod
+    async def schema_version(self) -> int:
+        """The version of the tables in the database."""
+
+    @abstractmethod
+    async def describe(self) -> dict[str, Any]:
+        """Facts about the database for ``eventhub doctor``: versions, settings, sizes."""

@@ -1,0 +1,70 @@
+-- name: check
+-- The cheapest question that the file itself must answer.
+SELECT 1 FROM eventhub_meta LIMIT 1;
+
+-- name: open_count
+-- How much is open, as far as it matters: no more than :limit are counted, and each part reads its own index.
+SELECT count(*) FROM (
+  SELECT 1 FROM eventhub_deliveries INDEXED BY eventhub_deliveries_ready WHERE state = 0
+  UNION ALL SELECT 1 FROM eventhub_deliveries INDEXED BY eventhub_deliveries_leased WHERE state = 1
+  UNION ALL SELECT 1 FROM eventhub_deliveries INDEXED BY eventhub_deliveries_behind WHERE state = 2
+  UNION ALL SELECT 1 FROM eventhub_deliveries INDEXED BY eventhub_deliveries_waiting WHERE state = 3
+  LIMIT :limit);
+
+-- name: orphans
+-- Claims of which nothing was written since before :before; as many are looked at as there are open claims.
+SELECT s.*, h.worker
+FROM eventhub_deliveries h INDEXED BY eventhub_deliveries_leased
+CROSS JOIN eventhub_event_states s ON s.id = h.event_id
+WHERE h.state = 1 AND h.route IN (SELECT r.id FROM eventhub_routes r WHERE r.queue = :queue) AND s.updated_at < :before
+ORDER BY s.updated_at, s.id LIMIT :limit;
+
+-- name: see_workers
+-- A time that is older than what is known, as from a clock that was set back, makes nothing older.
+INSERT INTO eventhub_workers AS known (queue, name, first_seen, last_seen, last_action) VALUES (?1, ?2, ?4, ?4, ?3)
+ON CONFLICT (queue, name) DO UPDATE
+SET first_seen = min(known.first_seen, excluded.first_seen),
+    last_seen = max(known.last_seen, excluded.last_seen),
+    last_action = CASE WHEN excluded.last_seen < known.last_seen THEN known.last_action ELSE excluded.last_action END;
+
+-- name: workers
+-- Everyone who was seen in the queue, and everyone who holds something in it now.
+SELECT coalesce(w.name, h.name), w.first_seen, w.last_seen, w.last_action, coalesce(h.claims, 0), h.lease_ends, :now
+FROM (SELECT * FROM eventhub_workers WHERE queue = :queue) w
+FULL JOIN (SELECT d.worker AS name, count(*) AS claims, min(d.due) AS lease_ends
+           FROM eventhub_deliveries d INDEXED BY eventhub_deliveries_leased
+           WHERE d.state = 1 AND d.worker IS NOT NULL
+             AND d.route IN (SELECT r.id FROM eventhub_routes r WHERE r.queue = :queue)
+           GROUP BY d.worker) h ON h.name = w.name
+ORDER BY w.last_seen DESC NULLS LAST, 1;
+
+-- name: add_key
+INSERT INTO eventhub_api_keys (id, name, digest, scopes, created_at, expires_at, revoked_at, last_used_at, rotated_from)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING RETURNING id;
+
+-- name: keys
+SELECT id, name, digest, scopes, created_at, expires_at, revoked_at, last_used_at, rotated_from
+FROM eventhub_api_keys ORDER BY created_at DESC, id DESC;
+
+-- name: key
+SELECT id, name, digest, scopes, created_at, expires_at, revoked_at, last_used_at, rotated_from
+FROM eventhub_api_keys WHERE id = :id;
+
+-- name: has_keys
+SELECT 1 FROM eventhub_api_keys WHERE revoked_at IS NULL LIMIT 1;
+
+-- name: any_keys
+SELECT 1 FROM eventhub_api_keys LIMIT 1;
+
+-- name: revoke_key
+-- For good, and once: the first who says so sets the time.
+UPDATE eventhub_api_keys SET revoked_at = :now WHERE id = :id AND revoked_at IS NULL RETURNING id;
+
+-- name: expire_key
+-- A life may be made shorter, never longer.
+UPDATE eventhub_api_keys SET expires_at = min(coalesce(expires_at, :at), :at) WHERE id = :id AND revoked_at IS NULL
+RETURNING id;
+
+-- name: touch_keys
+-- The time of use only moves forward.
+UPDATE eventhub_api_keys SET last_used_at = max(coalesce(last_used_at, ?2), ?2) WHERE id = ?1;
