@@ -18,7 +18,7 @@ from eventhub.client.working import Run, WorkerNumbers, WorkerSettings
 from eventhub.core.matching import parse_tags
 from eventhub.errors import SettingsError
 
-__all__ = ["Worker"]
+__all__ = ["Worker", "new_worker_id"]
 
 LONGEST_WAIT: Final = 60.0
 LONGEST_ID: Final = 200
@@ -56,7 +56,7 @@ class Worker:
     ) -> None:
         seconds = lease.total_seconds() if isinstance(lease, timedelta) else lease
         wanted = ",".join(parse_tags(tags))
-        self.worker_id = _new_worker_id() if worker_id is None else worker_id
+        self.worker_id = new_worker_id() if worker_id is None else worker_id
         for name, value, good in (
             ("tags", tags, bool(wanted)),
             ("concurrency", concurrency, concurrency >= 1),
@@ -141,7 +141,7 @@ _REMEDIES: Final = {
 }
 
 
-def _new_worker_id() -> str:
+def new_worker_id() -> str:
     """``host:pid``, as the hub's users know it; a second worker of a process gets a number."""
     number = next(_numbers)
     name = f"{socket.gethostname()}:{os.getpid()}"
