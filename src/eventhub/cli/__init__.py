@@ -16,9 +16,13 @@ if TYPE_CHECKING:
 __all__ = ["GROUPS", "build_app", "main"]
 
 GROUPS: Final = {
+    "serve": "Run the hub as a server: publish, work and operate over HTTP.",
     "demo": "See what the hub does, end to end, in a few seconds.",
+    "publish": "Publish an event, over HTTP or into a database.",
+    "worker": "Run a program for each event, as a worker of a hub.",
     "events": "Look at events: what is there, and what happened to one.",
     "dlq": "The dead letter queue: look, give another chance, throw away.",
+    "keys": "API keys: who may use the server, and for what.",
     "stats": "Every queue in numbers.",
     "migrate": "Create the tables, or bring them up to date.",
     "doctor": "Check the database, versions and settings, and say what to do.",
