@@ -1,6 +1,8 @@
-"""What every command has in common: its options, the settings they lead to, and the store behind them."""
+"""What every command has in common: its options, the settings they lead to, and the store behind them.
 
-from __future__ import annotations
+Annotations are real ones here, not text: commands of other modules add options to ``Common``, where the names in such a
+text would mean nothing.
+"""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -61,7 +63,7 @@ class Common:
         return loaded
 
 
-def open_existing(settings: Settings) -> Store:
+def open_existing(settings: Settings) -> "Store":
     """The same, but a file that is not there is an error: looking must not create a database."""
     store = open_named(settings)
     if store.engine == "sqlite" and store.url != ":memory:" and not Path(store.url).exists():
@@ -72,7 +74,7 @@ def open_existing(settings: Settings) -> Store:
     return store
 
 
-def with_store(common: Common | None, work: Callable[[Store], Awaitable[R]]) -> R:
+def with_store(common: Common | None, work: Callable[["Store"], Awaitable[R]]) -> R:
     """Open the store that a command is about, do the work, close it again."""
 
     async def run() -> R:
