@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from http import HTTPStatus
 from typing import Any, Final
 
@@ -53,7 +53,8 @@ def make_openapi(operations: Sequence[Operation]) -> dict[str, Any]:
 def _types(operation: Operation) -> list[Any]:
     """The types of an operation, in the order in which ``_operation`` uses their schemas."""
     asked = [wanted for wanted in (operation.query, operation.body) if wanted is not None]
-    return asked + [answer for answer in operation.answers.values() if _is_json(operation, answer)]
+    answered = [answer for answer in operation.answers.values() if _is_json(operation, answer)]
+    return asked + [kind for answer in answered for kind in (answer if isinstance(answer, tuple) else (answer,))]
 
 
 def _is_json(operation: Operation, answer: Any) -> bool:
@@ -151,10 +152,14 @@ _CLOUD_EVENT: Final = {
 _CLOUD_BATCH: Final = {"type": "array", "minItems": 1, "maxItems": 1000, "items": _CLOUD_EVENT}
 
 
-def _answer(operation: Operation, status: int, answer: Any, left: Iterable[Any]) -> dict[str, Any]:
+def _answer(operation: Operation, status: int, answer: Any, left: Iterator[Any]) -> dict[str, Any]:
     made: dict[str, Any] = {"description": HTTPStatus(status).phrase}
     if answer is not None:
-        schema = next(iter(left)) if _is_json(operation, answer) else {"type": _plain(answer)}
+        schema: dict[str, Any]
+        if isinstance(answer, tuple):
+            schema = {"anyOf": [next(left) for _ in answer]}
+        else:
+            schema = next(left) if _is_json(operation, answer) else {"type": _plain(answer)}
         made["content"] = {operation.gives: {"schema": schema}}
         if operation.example.answer is not None:
             made["content"][operation.gives]["example"] = operation.example.answer

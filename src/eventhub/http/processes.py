@@ -89,7 +89,7 @@ class Processes:
 
     def _tell(self, number: int, _: FrameType | None) -> None:
         self._stopping = True
-        for child, _ in self._running.values():
+        for child, _started in self._running.values():
             with contextlib.suppress(ProcessLookupError):
                 child.send_signal(number)
 

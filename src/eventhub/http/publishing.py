@@ -79,7 +79,7 @@ class Publisher:
         return fields
 
     def _allowed(self, event: NewEvent, principal: Principal) -> NewEvent:
-        if not principal.scopes.allows_publish(event.type, event.route.tags):
+        if not principal.scopes.allows_publish(event.type):
             raise Problem(403, "forbidden", f"This key may not publish events of the type {event.type!r}.")
         event.completed = not event.route.tags  # a broadcast has no work; without subscribers nobody wants it
         return event

@@ -8,6 +8,7 @@ second one                 end at once; leases and the next start take care of t
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import signal
 import socket
@@ -118,6 +119,7 @@ def serve_one(settings: Settings, secret: Path, listening: socket.socket) -> int
         timeout_graceful_shutdown=max(1, int(settings.shutdown_seconds)),
         backlog=BACKLOG,
     )
+    logging.getLogger("uvicorn").setLevel(logging.WARNING)  # what matters of its life we say ourselves
     server = _Server(config, service)
     server.run(sockets=[listening])
     return 0 if server.started else 1
@@ -136,5 +138,7 @@ class _Server(uvicorn.Server):
         self.should_exit = True  # and not kept, or uvicorn would raise it again at its end
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        log.info("stopping", within_seconds=self.config.timeout_graceful_shutdown)
         self._service.stop_taking()
         await super().shutdown(sockets)
+        log.info("stopped")

@@ -40,7 +40,7 @@ class Service:
         self._backlog = Backlog(store, settings.max_backlog)
         file = Path(store.url) if store.engine == "sqlite" and store.url != ":memory:" else None
         self._disk = DiskReserve(file, settings.min_free_disk_mb)
-        self.metrics = Metrics(store, waiting=lambda: self.work.waiting)
+        self.metrics = Metrics(store, waiting=lambda: self.work.room.waiting)
         self.gate = Gate(self)
         self.documents = Documents(b"", b"", b"")
         self._janitor = Janitor(store)

@@ -9,6 +9,7 @@ from msgspec import UNSET, Meta
 from eventhub.core.events import LogEntry, QueuedEvent, Status
 from eventhub.core.matching import check_type, parse_tags
 from eventhub.errors import EventNotFound, InvalidEventError
+from eventhub.handling.logs import get_logger
 from eventhub.http import cloud_events
 from eventhub.http.answers import Answer, document
 from eventhub.http.asking import Ask
@@ -29,6 +30,8 @@ from eventhub.http.publishing import event_body, job_type, key_in
 from eventhub.store.values import EventFilter
 
 __all__ = ["OPERATIONS"]
+
+log = get_logger("eventhub.http")
 
 LARGEST_ID: Final = 2**63 - 1
 FARTHEST: Final = 1_000_000
@@ -71,6 +74,7 @@ async def publish(ask: Ask) -> Answer:
             raise EventNotFound(f"Event not found: {published.id}")
         return document(event_body(found, service.settings.max_retries), 200)
     service.metrics.received()
+    log.debug("published", event_id=published.id, event_type=event.type)
     return document(service.publisher.described(event, published), 201 if event.route.tags else 202)
 
 

@@ -69,7 +69,7 @@ async def orphans(ask: Ask) -> Answer:
 
 async def workers(ask: Ask) -> Answer:
     """Every worker that was ever seen."""
-    found = await ask.service.work.workers(limit=ask.query.limit)
+    found = await ask.service.work.workers()
     listed = [
         WorkerBody(
             worker_id=worker.name,
@@ -79,9 +79,9 @@ async def workers(ask: Ask) -> Answer:
             open_claims=worker.open_claims,
             stale=worker.stale,
         )
-        for worker in found
+        for worker in found[: ask.query.limit]
     ]
-    return document(WorkerList(workers=listed, total=len(listed)))
+    return document(WorkerList(workers=listed, total=len(found)))
 
 
 async def stats(ask: Ask) -> Answer:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Coroutine
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any, Final
@@ -12,6 +13,7 @@ from msgspec import UNSET
 from eventhub.core.events import Action
 from eventhub.core.matching import parse_tags
 from eventhub.errors import EventHubError, InvalidEventError
+from eventhub.handling.logs import get_logger
 from eventhub.http.answers import NO_STORE, Answer, document, empty
 from eventhub.http.asking import Ask
 from eventhub.http.bodies import (
@@ -38,6 +40,8 @@ from eventhub.store.values import Claim
 
 __all__ = ["OPERATIONS"]
 
+log = get_logger("eventhub.http")
+
 Outcome = Recorded | EventHubError
 
 
@@ -49,6 +53,8 @@ async def subscribe(ask: Ask) -> Answer:
     wanted: SubscribeBody = ask.body if ask.body is not None else ask.query
     claims = await _taken(ask, wanted, _tags(ask, wanted))
     ask.service.metrics.claimed(claims)
+    for claim in claims:
+        log.debug("job taken", event_id=claim.event.id, worker_id=wanted.worker_id, attempt=claim.event.attempts)
     limit = ask.service.settings.max_retries
     if wanted.limit is not None:
         return document(ClaimedEvents(events=[_claimed(claim, limit) for claim in claims]), headers=NO_STORE)
@@ -75,12 +81,12 @@ async def _taken(ask: Ask, wanted: SubscribeBody, tags: tuple[str, ...]) -> list
     work = ask.service.work
     lease = None if wanted.lease_seconds is None else timedelta(seconds=wanted.lease_seconds)
 
-    def take(wait: float) -> Any:
+    def take(wait: float) -> Coroutine[Any, Any, list[Claim]]:
         return work.take(wanted.worker_id, tags, limit=wanted.limit or 1, lease=lease, wait=wait)
 
     if ask.service.stopping:
         return []
-    claims: list[Claim] = await take(0.0)
+    claims = await take(0.0)
     if claims or not wanted.wait:
         return claims
     taking = asyncio.ensure_future(take(wanted.wait))
@@ -134,7 +140,7 @@ async def complete(ask: Ask) -> Answer:
         execution_ms=body.execution_time_ms,
         status_code=body.status_code,
     )
-    ask.service.metrics.reported(recorded)
+    _note(ask, recorded)
     return document(_report(recorded))
 
 
@@ -149,7 +155,7 @@ async def fail(ask: Ask) -> Answer:
         execution_ms=body.execution_time_ms,
         status_code=body.status_code,
     )
-    ask.service.metrics.reported(recorded)
+    _note(ask, recorded)
     if recorded.final and not recorded.repeated:
         raise _exhausted(recorded)
     return document(_report(recorded))
@@ -169,6 +175,24 @@ async def fail_many(ask: Ask) -> Answer:
     return _outcomes(ask, reports, await ask.service.work.fail_many(reports))
 
 
+def _note(ask: Ask, recorded: Recorded) -> None:
+    """Count a report and log it: what failed for everybody to see, the rest for those who look closely."""
+    ask.service.metrics.reported(recorded)
+    if recorded.repeated:
+        return
+    fields = {"event_id": recorded.event_id, "worker_id": recorded.worker}
+    if recorded.action == Action.COMPLETED:
+        log.debug("job completed", **fields)
+    else:
+        log.warning(
+            "job dead" if recorded.final else "job failed",
+            **fields,
+            retry_count=recorded.retry_count,
+            max_retries=recorded.max_retries,
+            error=recorded.error,
+        )
+
+
 def _work_report(report: Any, error: str | None = None) -> WorkReport:
     return WorkReport(
         event_id=report.event_id,
@@ -184,7 +208,7 @@ def _outcomes(ask: Ask, reports: list[WorkReport], outcomes: list[Outcome]) -> A
     results = []
     for report, outcome in zip(reports, outcomes, strict=True):
         if isinstance(outcome, Recorded):
-            ask.service.metrics.reported(outcome)
+            _note(ask, outcome)
             final = outcome.final and not outcome.repeated
             problem = _exhausted(outcome) if final else None
         else:
@@ -302,7 +326,7 @@ def _subscribe(method: str) -> Operation:
         group="Work",
         query=SubscribeBody if by_query else None,
         body=None if by_query else SubscribeBody,
-        answers={200: ClaimedBody | ClaimedEvents, 204: None},
+        answers={200: (ClaimedBody, ClaimedEvents), 204: None},
         example=Example(query=f"tags=email,notification&worker_id={_WORKER}")
         if by_query
         else Example(body={"tags": ["email", "notification"], "worker_id": _WORKER, "wait": 0, "limit": 10}),
