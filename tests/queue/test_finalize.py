@@ -168,6 +168,31 @@ async def test_a_zombie_cannot_finalize_what_waits_for_its_next_attempt(make_que
     assert (await store.event(zombie.id)).status is Status.PENDING
 
 
+@pytest.mark.parametrize("first", ["finalize", "finalize_many", "fail", "release", "extend"])
+@pytest.mark.parametrize("successor", ["release", "fail"])
+async def test_a_zombie_that_was_told_once_is_told_again(make_queue, clock, store, first, successor):
+    slow, quick = make_queue(), make_queue()
+    event = await slow.publish("a", 1)
+    await slow.poll()
+    clock.advance(61)
+    taken = await quick.poll()
+    reports = {
+        "finalize": lambda: slow.finalize(event.id, success=True),
+        "finalize_many": lambda: slow.finalize_many([event.id], success=True),
+        "fail": lambda: slow.fail(event.id, "too late"),
+        "release": lambda: slow.release(event.id),
+        "extend": lambda: slow.extend(event.id),
+    }
+    with pytest.raises(ClaimLost):
+        await reports[first]()
+    await (quick.release(taken) if successor == "release" else quick.fail(taken, "x"))
+    before = (await store.event(event.id), await store.log(event.id))
+    for report in reports.values():  # nobody holds it now, but the claim that was lost stays lost
+        with pytest.raises(ClaimLost):
+            await report()
+        assert (await store.event(event.id), await store.log(event.id)) == before
+
+
 async def test_somebody_elses_claim_cannot_be_finalized_by_its_id(make_queue, store):
     holder, stranger = make_queue(worker="holder"), make_queue()
     event = await holder.publish("a", 1)

@@ -89,7 +89,6 @@ class Reporter:
     async def extend(self, subject: int | Event, lease: timedelta, *, fence: int | None) -> None:
         claim = await self._own(subject, fence)
         if await self._store.extend([claim.held], lease, now=self._now(claim)):
-            self._claims.forget(claim.held)
             raise await self._why_lost(claim)
 
     # ------------------------------------------------------------- the claim
@@ -128,9 +127,9 @@ class Reporter:
 
     async def _settle_own(self, claim: MyClaim, outcome: Outcome) -> None:
         (settled,) = await self._store.settle([Report(claim.held, outcome)], now=self._now(claim))
-        self._claims.forget(claim.held)
-        if not settled.accepted:
+        if not settled.accepted:  # remembered still, as in settle
             raise await self._why_lost(claim)
+        self._claims.forget(claim.held)
 
     async def _why_lost(self, claim: MyClaim) -> ClaimLost:
         event_id = claim.held.id
