@@ -80,6 +80,29 @@ async def test_what_takes_too_long_is_cancelled_and_released_without_charge(make
     assert handler.events[0].attempts == 1
 
 
+async def test_a_handler_that_succeeded_before_the_release_does_not_run_again(make_bus, store) -> None:
+    first = await make_bus(retry_scope="handler", shutdown_timeout=0.05).start()
+    good, gate = Recorder(), Gate()
+    first.subscribe("*", good)
+    first.subscribe("*", gate)
+    event_id = await first.publish("a", 1, wait=False)
+    await until(lambda: gate.inside)
+    await first.shutdown()
+    event = await store.event(event_id)
+    assert (event.status, event.attempts) == (Status.PENDING, 0)
+    second = make_bus(retry_scope="handler")
+    gate.open.set()
+    second.subscribe("*", good)
+    second.subscribe("*", gate)
+    await second.start()
+    await until(lambda: _is_completed(store, event_id))
+    assert (len(good.events), gate.inside) == (1, 2)
+
+
+async def _is_completed(store: Any, event_id: int) -> bool:
+    return await _status(store, event_id) == "COMPLETED"
+
+
 async def test_a_plain_handler_that_hangs_does_not_hold_up_the_end(make_bus, store) -> None:
     bus = await make_bus(shutdown_timeout=0.05).start()
     release, inside = threading.Event(), threading.Event()

@@ -7,7 +7,15 @@ from urllib.parse import urlsplit
 import asyncpg
 import pytest
 
-from eventhub.errors import SchemaMismatch, StoreBusy, StoreError, StoreReadOnly, StoreUnavailable
+from eventhub.errors import (
+    SchemaMismatch,
+    SettingsError,
+    StoreBusy,
+    StoreClosed,
+    StoreError,
+    StoreReadOnly,
+    StoreUnavailable,
+)
 from eventhub.store import Store, open_store
 from tests.conformance.support import (
     QUEUE,
@@ -175,3 +183,45 @@ async def test_a_password_is_never_shown(postgres: PostgresCluster) -> None:
         await open_store(url).open()
     assert "secret" not in str(caught.value)
     assert "someone@" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "name"),
+    [
+        ("postgresql://me:secret@host:5432/db", "postgresql://me@host:5432/db"),
+        ("postgresql://me:secret@host/db?application_name=x", "postgresql://me@host/db"),
+        ("postgresql://me:secret@one:5432,two:5433/db", "postgresql://me@one:5432,two:5433/db"),
+        ("postgresql://me:secret@[::1]:5432/db", "postgresql://me@[::1]:5432/db"),
+        ("postgresql:///db?host=/tmp&user=me&password=secret", "postgresql:///db"),
+        ("postgresql://me:/secret@host/db", "postgresql://…"),
+        ("postgresql://me:1#secret@host/db", "postgresql://…"),
+        ("postgresql://me:1?secret@host/db", "postgresql://…"),
+        ("postgresql://me:secret@/secret@host/db", "postgresql://…"),
+        ("postgresql://me:[secret@host/db", "postgresql://me@host/db"),
+    ],
+)
+async def test_a_closed_store_is_named_without_its_password(url: str, name: str) -> None:
+    store = open_store(url)
+    await store.close()
+    with pytest.raises(StoreClosed) as caught:
+        await store.open()
+    assert str(caught.value) == f"The store {name} was closed; open it again with open_store."
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://me:secret/1@host/db",
+        "postgresql://me:secret#1@host/db",
+        "postgresql://me:secret[@host/db",
+        "postgresql://me:secret@host:port/db",
+        "postgresql://me:secret@host/db?sslmode=perhaps",
+    ],
+)
+async def test_a_url_that_cannot_be_read_is_told_without_its_password(url: str) -> None:
+    store = open_store(url)
+    with pytest.raises(SettingsError, match=r"is not a PostgreSQL URL that can be read.*percent-encoded") as caught:
+        await store.open()
+    assert "secret" not in str(caught.value)
+    assert caught.value.__suppress_context__, "nor in what the driver said, above it in a traceback"
+    await store.close()

@@ -228,6 +228,14 @@ async def test_an_opening_that_is_cancelled_leaves_nothing_behind(fresh_url: str
     assert our_threads() <= threads
 
 
+async def test_a_signal_that_is_late_does_not_connect_again(store: Store) -> None:
+    await publish_one(store, None)
+    await store.close()
+    tasks = asyncio.all_tasks()
+    store._announce(QUEUE)  # as by a call that was answered while the store was being closed
+    assert asyncio.all_tasks() == tasks
+
+
 def our_threads() -> set[threading.Thread]:
     return {thread for thread in threading.enumerate() if thread.name.startswith("eventhub")}
 

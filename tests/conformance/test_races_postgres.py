@@ -1,16 +1,20 @@
 """Moments that only several connections at once can make: transactions that stay open while others go on."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from typing import Any
 
 import asyncpg
 import pytest
 
 from eventhub.core.lifecycle import Bury, Complete, Outcome, Release, Retry
+from eventhub.errors import StoreBusy
 from eventhub.store import Store, open_store
 from eventhub.store.postgres.publishing import SQL
 from eventhub.store.values import Report
-from tests.conformance.support import MINUTE, QUEUE, complete, ids, new, publish, publish_one, take, take_one
+from tests.conformance.support import MINUTE, QUEUE, complete, ids, kill, new, publish, publish_one, take, take_one
 
 
 @pytest.fixture
@@ -59,6 +63,79 @@ async def test_a_late_publisher_of_a_key_takes_its_turn(postgres_store: Store, p
         seen += [claim.event.id for claim in claims if claim.event.ordering_key == "k"]
         await store.settle([Report(claim.held, Complete()) for claim in claims])
     assert seen == [low.id, high]
+
+
+@pytest.mark.parametrize("details", [{"idempotency_key": "k"}, {"key": "k"}], ids=["idempotency key", "ordering key"])
+async def test_who_uses_no_keys_never_waits_for_those_who_do(postgres_store: Store, details: dict[str, Any]) -> None:
+    store = postgres_store
+    outbox = await asyncpg.connect(store.url)
+    transaction = outbox.transaction()
+    await transaction.start()
+    await store.publish([new(**details)], connection=outbox)
+    waiting = []
+    for number in (1, 2):  # as many as are written at a time: one more of them would have to queue
+        waiting.append(asyncio.create_task(publish_one(store, None, **details)))
+        await until_blocked(outbox, number)
+    async with asyncio.timeout(20):
+        plain = await asyncio.gather(*(publish_one(store, None) for _ in range(10)))
+    assert not any(task.done() for task in waiting)
+    assert set(plain) <= set(ids(await take(store, 100, now=None)))
+    await transaction.rollback()
+    await outbox.close()
+    await asyncio.gather(*waiting)
+
+
+async def test_a_key_whose_event_is_purged_at_this_moment_is_free_again(postgres_store: Store) -> None:
+    store = postgres_store
+    gone = await kill(store, idempotency_key="a", now=None)
+    call = [new(idempotency_key="a"), new(payload="other", idempotency_key="b")]
+    async with purged_in_the_middle(store) as meanwhile:
+        publishing = asyncio.create_task(store.publish(call))
+        await meanwhile()
+        first, second = await publishing
+    assert not first.duplicate
+    assert not second.duplicate
+    assert first.id > gone
+    again = await store.publish(call)
+    assert [(each.id, each.duplicate) for each in again] == [(first.id, True), (second.id, True)]
+
+
+async def test_a_key_purged_at_this_moment_asks_the_callers_transaction_to_be_tried_again(
+    postgres_store: Store,
+) -> None:
+    store = postgres_store
+    await kill(store, idempotency_key="a", now=None)
+    call = [new(idempotency_key="a"), new(payload="other", idempotency_key="b")]
+    outbox = await asyncpg.connect(store.url)
+    async with purged_in_the_middle(store) as meanwhile:
+        transaction = outbox.transaction()
+        await transaction.start()
+        publishing = asyncio.create_task(store.publish(call, connection=outbox))
+        await meanwhile()
+        with pytest.raises(StoreBusy, match=r"purged while its idempotency key was being used again\. Try again"):
+            await publishing
+        await transaction.rollback()
+    async with outbox.transaction():
+        published = await store.publish(call, connection=outbox)
+    await outbox.close()
+    assert not any(each.duplicate for each in published)
+
+
+@asynccontextmanager
+async def purged_in_the_middle(store: Store) -> AsyncIterator[Callable[[], Awaitable[None]]]:
+    """A publisher that has seen that "a" is taken is held up at "b"; then "a" is purged and "b" let go."""
+    foreign = await asyncpg.connect(store.url)
+    transaction = foreign.transaction()
+    await transaction.start()
+    await foreign.execute("INSERT INTO eventhub.idempotency_keys VALUES ($1, 'b', 0, now())", QUEUE)
+
+    async def meanwhile() -> None:
+        await until_blocked(foreign)
+        assert await store.purge_dead(older_than=timedelta(0)) == 1
+        await transaction.rollback()
+
+    yield meanwhile
+    await foreign.close()
 
 
 @pytest.mark.parametrize("tags", [1, 3], ids=["one route", "several routes"])

@@ -122,6 +122,28 @@ async def test_lists_go_on_below_an_id_and_end_at_the_limit(store: Store) -> Non
     assert [event.id for event in rest] == numbers[5::-1]
 
 
+@pytest.mark.parametrize("metadata", ['{"k":"v"}', None], ids=["given", "none"])
+async def test_the_metadata_of_an_event_is_its_own(store: Store, metadata: str | None) -> None:
+    expected = {"k": "v"} if metadata else {}
+    numbers = await publish(store, new(metadata=metadata), new(metadata=metadata))
+    one, two = await take(store, 2)
+    one.event.metadata["scribbled"] = "on"
+    assert two.event.metadata == expected
+    for number in numbers:
+        read = await store.event(number)
+        assert read is not None
+        assert read.metadata == expected
+        read.metadata["scribbled"] = "on"
+    assert [event.metadata for event in await store.events(EventFilter())] == [expected, expected]
+    await bury(store, one)
+    await bury(store, two)
+    (first, second) = (await store.dead()).events
+    first.metadata["scribbled"] = "on"
+    assert second.metadata == expected
+    await store.retry_dead(numbers, by="anna", now=at(1))
+    assert [claim.event.metadata for claim in await take(store, 2, now=at(1))] == [expected, expected]
+
+
 async def test_the_log_tells_a_life_in_order(store: Store) -> None:
     number = await publish_one(store, max_attempts=3)
     await fail(store, await take_one(store, at(1)), "one", now=at(2))

@@ -59,6 +59,7 @@ STATEMENTS = {
     ),
     "claim_ids": (f"{IDS}, 'w', interval '1 minute', NULL", {"deliveries_pkey"}),
     "any_ready": ("ARRAY[1, 2, 3, 4]", {"deliveries_ready"}),
+    "ready": ("'work', 0, 10", {"deliveries_ready", "events_pkey"}),
     "extend": (f"{IDS}, {FENCES}, interval '1 minute', NULL", {"deliveries_pkey"}),
     "standing": (IDS, {"deliveries_pkey"}),
     "hold_deliveries": (IDS, {"deliveries_pkey"}),
@@ -99,15 +100,15 @@ class Planner:
             await connection.execute(step)
         return connection
 
-    def plan(self, name: str, arguments: str, mode: str) -> list[dict[str, Any]]:
-        """The nodes of the statement's plan."""
-        return self.loop.run_until_complete(self._plan(name, arguments, mode))
+    def plan(self, name: str, arguments: str, mode: str, *, run: bool = False) -> list[dict[str, Any]]:
+        """The nodes of the statement's plan; when it is run, with the rows that each of them gave."""
+        return self.loop.run_until_complete(self._plan(name, arguments, mode, "ANALYZE, " if run else ""))
 
-    async def _plan(self, name: str, arguments: str, mode: str) -> list[dict[str, Any]]:
+    async def _plan(self, name: str, arguments: str, mode: str, run: str) -> list[dict[str, Any]]:
         async with self.connection.transaction():
             await self.connection.execute(f"SET LOCAL plan_cache_mode = {mode}")
             await self.connection.execute(f"PREPARE statement AS {getattr(SQL, name)}")
-            found = await self.connection.fetchval(f"EXPLAIN (FORMAT JSON) EXECUTE statement ({arguments})")
+            found = await self.connection.fetchval(f"EXPLAIN ({run}FORMAT JSON) EXECUTE statement ({arguments})")
             await self.connection.execute("DEALLOCATE statement")
         return _nodes(json.loads(found)[0]["Plan"])
 
@@ -142,7 +143,7 @@ def test_a_statement_goes_by_its_index(planner: Planner, name: str, mode: str) -
 
 
 @pytest.mark.parametrize("mode", ["force_generic_plan", "force_custom_plan"])
-@pytest.mark.parametrize("name", ["claim_route", "claim_routes"])
+@pytest.mark.parametrize("name", ["claim_route", "claim_routes", "ready"])
 def test_a_claim_does_not_sort_the_backlog(planner: Planner, name: str, mode: str) -> None:
     nodes = planner.plan(name, STATEMENTS[name][0], mode)
     for node in nodes:
@@ -150,3 +151,15 @@ def test_a_claim_does_not_sort_the_backlog(planner: Planner, name: str, mode: st
             below = {each.get("Index Name") for each in _nodes(node)}
             limited = any(each["Node Type"] == "Limit" for each in _nodes(node))
             assert limited or "deliveries_ready" not in below
+
+
+@pytest.mark.parametrize("after", [0, 40_000])
+@pytest.mark.parametrize("mode", ["force_generic_plan", "force_custom_plan"])
+def test_what_is_ready_is_read_only_as_far_as_asked_for(planner: Planner, mode: str, after: int) -> None:
+    nodes = planner.plan("ready", f"'work', {after}, 10", mode, run=True)
+    read = sum(
+        (node["Actual Rows"] + node.get("Rows Removed by Filter", 0)) * node["Actual Loops"]
+        for node in nodes
+        if node.get("Relation Name") in ("deliveries", "events")
+    )
+    assert 0 < read <= 4 * 10 + 10, "the first ten of each of four routes, and the events of ten"

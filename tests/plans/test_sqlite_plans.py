@@ -66,6 +66,7 @@ STATEMENTS: dict[str, tuple[Any, set[str]]] = {
     "ended_leases": ({"now": 1, "limit": 10}, {"eventhub_deliveries_leased"}),
     "next_due": ({}, {"eventhub_deliveries_waiting", "eventhub_deliveries_leased"}),
     "reset": ({"id": 777}, {"PRIMARY KEY"}),
+    "ready": ({"queue": "work", "after_id": 0, "limit": 10}, {"eventhub_deliveries_ready", "PRIMARY KEY"}),
     "record_result": ((777, 1, "h", "success", None, 1), {"PRIMARY KEY"}),
     "parked": ({"lane": 7}, {"eventhub_deliveries_head"}),
 }
@@ -108,3 +109,25 @@ def test_a_backlog_is_not_sorted(connection: apsw.Connection, name: str) -> None
     arguments, _ = STATEMENTS[name]
     steps = [row[3] for row in connection.execute("EXPLAIN QUERY PLAN " + getattr(SQL, name), arguments)]
     assert not [step for step in steps if "TEMP B-TREE" in step], steps
+
+
+@pytest.mark.parametrize("after", [0, 40_000])
+def test_what_is_ready_is_read_only_as_far_as_asked_for(connection: apsw.Connection, after: int) -> None:
+    assert 0 < _steps(connection, "ready", {"queue": "work", "after_id": after, "limit": 10}) < 5_000
+
+
+def _steps(connection: apsw.Connection, name: str, arguments: Any) -> int:
+    """How many instructions of SQLite's machine a statement takes: what it costs, on a machine of any speed."""
+    steps = 0
+
+    def count() -> bool:
+        nonlocal steps
+        steps += 1
+        return False
+
+    connection.set_progress_handler(count, 1)
+    try:
+        connection.execute(getattr(SQL, name), arguments).fetchall()
+    finally:
+        connection.set_progress_handler(None)
+    return steps

@@ -11,7 +11,7 @@ from eventhub.core.events import Action, Status
 from eventhub.errors import SettingsError, StoreClosed, StoreUnavailable
 from eventhub.queue import EventManager, EventQueue
 from eventhub.queue.jobs import Appetite
-from tests.queue.support import until
+from tests.queue.support import UNREADABLE, publish_texts, until
 
 
 @pytest.fixture
@@ -48,6 +48,19 @@ async def test_two_managers_share_the_work(make_queue):
         manager.register("h", "n", handler)
     await asyncio.gather(*(manager.run_until_empty() for manager in managers))
     assert sorted(seen) == ids
+
+
+async def test_one_unreadable_row_never_stops_the_others(live, store):
+    ids = await publish_texts(store, "0", UNREADABLE, "2")
+    manager, seen = EventManager(live), []
+
+    async def handler(event):
+        seen.append(event.payload)
+
+    manager.register("h", "a", handler)
+    await manager.run_until_empty()
+    assert sorted(seen, key=str) == [0, UNREADABLE, 2]
+    assert [(await store.event(event_id)).status for event_id in ids] == [Status.COMPLETED] * 3
 
 
 async def test_no_more_than_concurrency_events_run_at_a_time(live):

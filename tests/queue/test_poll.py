@@ -3,9 +3,15 @@
 import asyncio
 from datetime import timedelta
 
+import apsw
+import pytest
+
 from eventhub.clock import ManualClock
 from eventhub.core.events import Action, Status
+from eventhub.queue import EventQueue
+from eventhub.store.values import EventFilter
 from tests.queue.conftest import MINUTE
+from tests.queue.support import UNREADABLE, publish_texts
 
 
 async def test_poll_claims_the_oldest_and_says_so(queue, clock):
@@ -144,6 +150,32 @@ async def test_an_event_that_loses_its_workers_ends_in_the_dead_letter_queue(mak
     assert await queue.poll() is None
     dead = await store.dead_event(event.id)
     assert (dead.status, dead.reason, dead.attempts) == (Status.FAILED, "worker_lost", 3)
+
+
+async def test_one_unreadable_row_never_stops_the_others(queue, store):
+    ids = await publish_texts(store, "0", UNREADABLE, "2")
+    events = await queue.poll_many(10)
+    assert [event.payload for event in events] == [0, UNREADABLE, 2], "its text is all that can be given"
+    await queue.finalize_many(events, success=False)
+    dead = (await store.dead()).events
+    assert [event.payload for event in dead] == [2, UNREADABLE, 0]
+    assert [(await store.event(event_id)).status for event_id in ids] == [Status.FAILED] * 3
+
+
+@pytest.mark.parametrize("damaged", ['{"cut off', "", "[" * 100_000], ids=["cut off", "empty", "endless"])
+@pytest.mark.parametrize("column", ["payload", "metadata"])
+async def test_damaged_text_in_a_file_never_stops_the_others(sqlite_path, clock, column, damaged):
+    async with EventQueue(sqlite_path, clock=clock) as queue:
+        ids = await queue.publish_many([{"type": "a", "payload": n, "metadata": {"k": "v"}} for n in range(3)])
+        vandal = apsw.Connection(str(sqlite_path))
+        vandal.execute(f"UPDATE eventhub_events SET {column} = ? WHERE id = ?", (damaged, ids[1]))
+        vandal.close()
+        events = await queue.poll_many(10)
+        shown = [getattr(event, column) for event in events]
+        assert shown == ([0, damaged, 2] if column == "payload" else [{"k": "v"}, {}, {"k": "v"}])
+        await queue.finalize_many(events, success=False)
+        assert [event.id for event in (await queue.store.dead()).events] == ids[::-1]
+        assert [event.id for event in await queue.store.events(EventFilter())] == ids[::-1]
 
 
 async def test_without_a_limit_an_event_is_never_given_up(queue, clock):

@@ -82,6 +82,19 @@ async def test_a_mapping_takes_no_second_payload(queue):
         await queue.publish({"type": "a", "payload": 1}, {"b": 2})
 
 
+@pytest.mark.parametrize("given", [{"k": "v"}, {}, None], ids=["given", "empty", "none"])
+async def test_the_metadata_of_a_published_event_is_nobody_elses(queue, given):
+    expected = dict(given or {})
+    given = None if given is None else dict(given)
+    first = await queue.publish("a", 1, metadata=given)
+    second = await queue.publish("a", 1, metadata=given)
+    first.metadata["scribbled"] = "on"
+    if given is not None:
+        given["scribbled"] = "too"
+    assert second.metadata == expected
+    assert [event.metadata for event in await queue.poll_many(2)] == [expected, expected]
+
+
 async def test_many_are_stored_in_order_and_give_their_ids(queue):
     ids = await queue.publish_many({"type": "n", "payload": n} for n in range(250))
     assert ids == sorted(ids)
