@@ -38,7 +38,7 @@ class Endpoint:
         self._service = service
         self._gate = service.gate
         self._by_method = {operation.method: operation for operation in operations}
-        if "GET" in self._by_method:
+        if "GET" in self._by_method and self._by_method["GET"].safe:
             self._by_method["HEAD"] = self._by_method["GET"]
         self._allow = ", ".join(sorted(self._by_method))
 

@@ -66,8 +66,8 @@ class Backlog:
     """Refuses events beyond ``limit`` open deliveries; a limit of 0 refuses none.
 
     Between two counts it adds what it let in itself. It counts in the background about once a second, and once more
-    before it begins to refuse, so that work that was done meanwhile is seen. Several processes may overshoot by what
-    each of them lets in between two counts.
+    before it begins to refuse, so that work that was done meanwhile is seen. The limit may be overshot by what is on
+    its way into the store while it counts, and by what other processes let in between two counts.
     """
 
     def __init__(self, store: Store, limit: int, *, clock: Seconds = time.monotonic) -> None:

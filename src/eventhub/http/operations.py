@@ -51,6 +51,8 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     limit: int = REPORT
     accepts: tuple[str, ...] = JSON_TYPES
     gives: str = "application/json"
+    safe: bool = True
+    """Whether a GET changes nothing, so that a HEAD may ask for it too."""
     cloud_events: bool = False
     """Whether the body may be a CloudEvent's data, of any type, with its attributes in the headers."""
     headers: tuple[tuple[str, str], ...] = ()

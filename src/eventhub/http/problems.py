@@ -14,7 +14,9 @@ from eventhub.errors import (
     EventNotFound,
     IdempotencyConflict,
     InvalidEventError,
+    InvalidKeyError,
     InvalidPayloadError,
+    KeyNotFound,
     NotDeadError,
     NotProcessing,
     PayloadTooLargeError,
@@ -38,6 +40,8 @@ _ERRORS: Final[dict[type[EventHubError], tuple[int, str]]] = {
     InvalidEventError: (422, "invalid-event"),
     IdempotencyConflict: (422, "idempotency-conflict"),
     EventNotFound: (404, "not-found"),
+    InvalidKeyError: (422, "invalid-key"),
+    KeyNotFound: (404, "not-found"),
     NotDeadError: (409, "not-dead"),
     ClaimLost: (409, "claim-lost"),
     AlreadyReported: (409, "already-reported"),
@@ -81,6 +85,8 @@ class Problem(Exception):
             headers.append((b"retry-after", str(max(1, -int(-self.retry_after // 1))).encode()))
         if self.allow:
             headers.append((b"allow", self.allow.encode()))
+        if self.status in (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.REQUEST_ENTITY_TOO_LARGE):
+            headers.append((b"connection", b"close"))  # the rest of the body is not waited for
         if self.status == HTTPStatus.UNAUTHORIZED:
             headers.append((b"www-authenticate", b'Bearer realm="eventhub"'))
         return Answer(self.status, msgspec.json.encode(self.body()), content_type=CONTENT_TYPE, headers=tuple(headers))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -36,10 +36,12 @@ class Publisher:
 
     def compose(self, body: NewEventBody, ask: Ask, key: str | None) -> NewEvent:
         """One event, checked against the rules and against what the key may publish."""
+        if key is not None and body.idempotency_key not in (None, key):
+            raise Problem(422, "invalid-event", "The idempotency keys in header and body differ; keep one.")
         return self._allowed(self._composer.one(self._fields(body, ask, key), None, {}), ask.principal)
 
     def compose_many(self, bodies: Sequence[NewEventBody], ask: Ask, key: str | None) -> list[NewEvent]:
-        """All events of a batch; a key of the batch becomes one for each of them."""
+        """All events of a batch; a key of the batch becomes one for each of them that has none."""
         fields = []
         for place, body in enumerate(bodies):
             try:
@@ -71,11 +73,9 @@ class Publisher:
                 fields[name] = value
         if body.delay_seconds is not None:
             fields["delay"] = body.delay_seconds
-        own = body.idempotency_key
-        if own is not None and key is not None and own != key and not key.startswith(f"{own}/"):
-            raise Problem(422, "invalid-event", "The idempotency keys in header and body differ; keep one.")
-        if own is not None or key is not None:
-            fields["idempotency_key"] = own if own is not None else key
+        own = body.idempotency_key if body.idempotency_key is not None else key
+        if own is not None:
+            fields["idempotency_key"] = own
         return fields
 
     def _allowed(self, event: NewEvent, principal: Principal) -> NewEvent:
@@ -133,9 +133,9 @@ def event_body(event: QueuedEvent, max_retries: int) -> EventBody:
     )
 
 
-def key_in(headers: Mapping[bytes, bytes], ask: Ask) -> str | None:
+def key_in(ask: Ask) -> str | None:
     """The idempotency key of the request, under either of its names."""
-    name = b"idempotency-key" if b"idempotency-key" in headers else b"x-idempotency-key"
+    name = b"idempotency-key" if b"idempotency-key" in ask.headers else b"x-idempotency-key"
     key = ask.header(name)
     if key is not None and not key.strip():
         raise InvalidEventError("The Idempotency-Key is empty; leave it out or give it a value.")

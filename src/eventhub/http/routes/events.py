@@ -63,8 +63,9 @@ async def publish(ask: Ask) -> Answer:
     service = ask.service
     if ask.body is None and ask.content_type == cloud_events.BATCH_TYPE:
         return await publish_batch(ask)
-    body = ask.body if ask.body is not None else _cloud_event(ask)
-    event = service.publisher.compose(body, ask, key_in(ask.headers, ask))
+    key = key_in(ask)
+    body = ask.body if ask.body is not None else _cloud_event(ask, key)
+    event = service.publisher.compose(body, ask, key)
     await service.check_room(1)
     (published,) = await service.store.publish([event])
     if published.duplicate:
@@ -78,10 +79,15 @@ async def publish(ask: Ask) -> Answer:
     return document(service.publisher.described(event, published), 201 if event.route.tags else 202)
 
 
-def _cloud_event(ask: Ask) -> NewEventBody:
-    if ask.content_type == cloud_events.STRUCTURED_TYPE:
-        return cloud_events.structured(ask.raw)
-    return cloud_events.binary(ask.headers, ask.raw)
+def _cloud_event(ask: Ask, key: str | None) -> NewEventBody:
+    """A CloudEvent; a key in the header counts more than its source and id."""
+    if ask.content_type == cloud_events.STRUCTURED_TYPE and not cloud_events.is_binary(ask.headers):
+        body = cloud_events.structured(ask.raw)
+    else:
+        body = cloud_events.binary(ask.headers, ask.raw)
+    if key is not None:
+        body.idempotency_key = key
+    return body
 
 
 async def publish_batch(ask: Ask) -> Answer:
@@ -91,10 +97,12 @@ async def publish_batch(ask: Ask) -> Answer:
         bodies = cloud_events.from_batch(ask.raw)
     else:
         bodies = ask.body.events if isinstance(ask.body, NewEventBatch) else ask.body
-    events = service.publisher.compose_many(bodies, ask, key_in(ask.headers, ask))
+    events = service.publisher.compose_many(bodies, ask, key_in(ask))
     await service.check_room(len(events))
     published = await service.store.publish(events)
-    service.metrics.received(len(published))
+    again = sum(event.duplicate for event in published)
+    service.metrics.received(len(published) - again)
+    service.metrics.received(again, duplicate=True)
     return document(PublishedBatch(events=[Created(id=p.id, duplicate=p.duplicate) for p in published]), 201)
 
 

@@ -324,6 +324,7 @@ def _subscribe(method: str) -> Operation:
         handle=subscribe,
         scope="work",
         group="Work",
+        safe=False,
         query=SubscribeBody if by_query else None,
         body=None if by_query else SubscribeBody,
         answers={200: (ClaimedBody, ClaimedEvents), 204: None},
