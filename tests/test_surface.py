@@ -128,6 +128,7 @@ def test_every_error_says_what_it_means() -> None:
         "eventhub.core.retry",
         "eventhub.core.scopes",
         "eventhub.core.strict_json",
+        "eventhub.keys",
         "eventhub.queue",
         "eventhub.secret_file",
         "eventhub.store",

@@ -20,18 +20,18 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
 import msgspec
 
-from eventhub import secret_file
 from eventhub.clock import Clock, SystemClock
 from eventhub.core.scopes import ADMIN, Scopes
 from eventhub.errors import EventHubError, InvalidKeyError, KeyNotFound, SettingsError
+from eventhub.secret_file import SIZE, read, read_or_create
 from eventhub.store.values import ApiKey
 
 if TYPE_CHECKING:
-    from eventhub.config import Loaded
     from eventhub.store import Store
 
 __all__ = ["NOBODY", "OWNER", "REMEMBERED", "KeyRing", "Principal", "is_live"]
@@ -107,23 +107,22 @@ class KeyRing:
         self._touching: asyncio.Task[None] | None = None
 
     @classmethod
-    async def open(cls, store: Store, loaded: Loaded, *, clock: Clock | None = None) -> Self:
-        """The ring under the secret that the settings name, which is made if it was never needed before.
+    async def open(cls, store: Store, secret: Path, *, clock: Clock | None = None) -> Self:
+        """The ring under the secret in this file, which is made if it was never needed before.
 
         Keys that were made under another secret can never be good, and nobody would know why: that is an error.
         """
         if store.url == ":memory:":
-            return cls(store, secrets.token_bytes(secret_file.SIZE), clock=clock)
-        path = secret_file.locate(loaded, store)
+            return cls(store, secrets.token_bytes(SIZE), clock=clock)
         now = (clock or SystemClock()).now()
         live = [key for key in await store.keys() if is_live(key, now)]
-        ring = cls(store, secret_file.read(path) if live else secret_file.read_or_create(path), clock=clock)
+        ring = cls(store, read(secret) if live else read_or_create(secret), clock=clock)
         foreign = [key.id for key in live if not ring._is_own(key.id)]
         if foreign:
             raise SettingsError(
                 f"{len(foreign)} of {len(live)} API keys, such as {foreign[0]}, were made under another secret than "
-                f"that of {path}, and can never be accepted with it. Name the right file with EVENTHUB_SECRET_FILE, or "
-                "revoke them with `eventhub keys revoke ID` and make new ones."
+                f"that of {secret}, and can never be accepted with it. Name the right file with EVENTHUB_SECRET_FILE, "
+                "or revoke them with `eventhub keys revoke ID` and make new ones."
             )
         return ring
 
@@ -131,6 +130,11 @@ class KeyRing:
 
     async def create(self, name: str, scopes: Iterable[str], expires_at: datetime | None = None) -> tuple[ApiKey, str]:
         """A new key, and its text, which is nowhere afterwards but with whoever was shown it."""
+        return await self._make(name, scopes, expires_at)
+
+    async def _make(
+        self, name: str, scopes: Iterable[str], expires_at: datetime | None, rotated_from: str | None = None
+    ) -> tuple[ApiKey, str]:
         now = self._clock.now()
         parsed = Scopes.parse(scopes)
         _check_name(name)
@@ -145,6 +149,7 @@ class KeyRing:
             digest=self._digest(text),
             created_at=now,
             expires_at=expires_at,
+            rotated_from=rotated_from,
         )
         await self._store.add_key(key)
         self._has_keys = True
@@ -157,7 +162,7 @@ class KeyRing:
     async def revoke(self, key_id: str) -> None:
         """End a key for good: at once in this process, within two seconds in others."""
         try:
-            if not await self._store.revoke_key(key_id, self._clock.now()):
+            if not await self._store.revoke_key(key_id, now=self._clock.now()):
                 await self._existing(key_id)  # it was revoked before, which is as good
         finally:
             self._forget(key_id)
@@ -177,7 +182,7 @@ class KeyRing:
             raise InvalidKeyError(f"The key {key_id} {how} and has nothing to hand on; create a new one.")
         if expires_at is None and old.expires_at is not None:
             expires_at = now + (old.expires_at - old.created_at)
-        made = await self.create(old.name, old.scopes, expires_at)
+        made = await self._make(old.name, old.scopes, expires_at, rotated_from=old.id)
         end = now + overlap
         try:
             if old.expires_at is None or end < old.expires_at:

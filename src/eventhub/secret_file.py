@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from eventhub.config import Loaded
     from eventhub.store import Store
 
-__all__ = ["locate", "read", "read_or_create"]
+__all__ = ["SIZE", "locate", "read", "read_or_create"]
 
 SIZE: Final = 32
 _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
