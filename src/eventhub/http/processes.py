@@ -12,6 +12,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 from types import FrameType
@@ -38,13 +39,16 @@ class Orders(msgspec.Struct, frozen=True):
     settings: Settings
     secret: str
     file: int
+    parent: int
+    """A pipe that the parent holds open as long as it lives."""
 
 
 class Processes:
     """The parent: it serves nothing itself."""
 
     def __init__(self, settings: Settings, secret: Path, listening: socket.socket) -> None:
-        self._orders = Orders(settings, str(secret), listening.fileno())
+        mine, self._alive = os.pipe()
+        self._orders = Orders(settings, str(secret), listening.fileno(), mine)
         self._running: dict[int, tuple[subprocess.Popen[bytes], float]] = {}
         self._stopping = False
 
@@ -71,7 +75,7 @@ class Processes:
         command = [sys.executable, "-m", "eventhub.http.processes"]
         # In a session of its own: an interrupt from the terminal reaches it through us, once.
         child = subprocess.Popen(  # noqa: S603 - our own interpreter and module
-            command, env=environment, pass_fds=[self._orders.file], start_new_session=True
+            command, env=environment, pass_fds=[self._orders.file, self._orders.parent], start_new_session=True
         )
         self._running[child.pid] = child, time.monotonic()
 
@@ -101,7 +105,14 @@ def main() -> int:
 
     orders = msgspec.json.decode(os.environ.pop(VARIABLE), type=Orders)
     configure(orders.settings.log_level, orders.settings.log_format)
+    threading.Thread(target=_end_with, args=(orders.parent,), daemon=True).start()
     return serve_one(orders.settings, Path(orders.secret), socket.socket(fileno=orders.file))
+
+
+def _end_with(parent: int) -> None:
+    """A child whose parent was killed stops too: nobody else could tell it."""
+    os.read(parent, 1)
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 if __name__ == "__main__":

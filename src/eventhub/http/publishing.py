@@ -56,7 +56,7 @@ class Publisher:
         if body.event_type is not None and body.type is not None and body.event_type != body.type:
             raise Problem(422, "invalid-event", "event_type and type say different things; keep one.", pointer="/type")
         kind = body.event_type if body.event_type is not None else body.type
-        has_tags = bool(body.tags.replace(",", "").strip() if isinstance(body.tags, str) else body.tags)
+        has_tags = any(tag.strip() for tag in (body.tags.split(",") if isinstance(body.tags, str) else body.tags or ()))
         if kind is None and not has_tags:
             raise Problem(
                 422, "invalid-event", "Give tags for work, event_type for a broadcast, or both; neither is there."

@@ -43,6 +43,7 @@ SIGNAL: Final = 128
 
 def serve(loaded: Loaded) -> int:
     """Serve until told to stop; returns the exit code."""
+    os.umask(0o077)  # what a server writes is its own
     settings, store = loaded.settings, open_named(loaded.settings)
     if "api" not in settings.role_names:
         return asyncio.run(_keep_house(store))
