@@ -185,3 +185,15 @@ async def test_nobody_is_told_that_the_queue_is_empty_while_there_is_enough_for_
     for _ in range(25):
         claims = await asyncio.gather(*(take(each, 2, now=None) for each in stores))
         assert all(claims)
+
+
+async def test_ready_work_is_listed_by_its_tags_as_often_as_there_is_some_up_to_a_limit(store: Store) -> None:
+    await publish(store, *[new(tags=("a", "b"))] * 3, new(tags=("c",)), new(), new(tags=("c",), priority=5))
+    await publish_one(store, queue="other", tags=("d",))
+    await publish_one(store, tags=("e",), delay=MINUTE)
+    assert await store.ready_routes(QUEUE) == [("c",), ("a", "b"), ()]
+    assert await store.ready_routes(QUEUE, most=2) == [("c",), ("a", "b"), ("a", "b"), ("c",), ()]
+    assert (await store.ready_routes(QUEUE, most=9)).count(("a", "b")) == 3
+    assert await store.ready_routes("nowhere", most=9) == []
+    await take(store, 9)
+    assert await store.ready_routes(QUEUE, most=9) == []

@@ -31,10 +31,11 @@ class Reading(ABC):
         """Ready deliveries of a queue without claiming them: (id, event type), oldest first."""
 
     @abstractmethod
-    async def ready_routes(self, queue: str) -> list[tuple[str, ...]]:
+    async def ready_routes(self, queue: str, *, most: int = 1) -> list[tuple[str, ...]]:
         """The sets of tags that have something ready in a queue: highest priority first, then oldest first.
 
-        A retry that is due counts once it was tended.
+        Each set stands there once for every delivery that is ready, at most ``most`` times. A retry that is due
+        counts once it was tended.
         """
 
     @abstractmethod

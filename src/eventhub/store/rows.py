@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -26,6 +27,7 @@ __all__ = [
     "to_log",
     "to_orphan",
     "to_queued",
+    "to_tag_sets",
     "to_worker",
 ]
 
@@ -167,6 +169,17 @@ def to_current(row: Sequence[Any], time: Callable[[Any], datetime]) -> Current:
     return Current(
         number, fence, attempts, State(state), worker, _maybe(due, time), lane, max_attempts, failures, queue
     )
+
+
+def to_tag_sets(rows: Iterable[Sequence[Any]], most: int) -> list[tuple[str, ...]]:
+    """The tags of routes, none of them more often than ``most``: one set may stand in several routes."""
+    seen: Counter[str] = Counter()
+    sets: list[tuple[str, ...]] = []
+    for (tags,) in rows:
+        seen[tags] += 1
+        if seen[tags] <= most:
+            sets.append(tuple(tags.split(",")) if tags else ())
+    return sets
 
 
 def to_orphan(row: Sequence[Any], time: Callable[[Any], datetime]) -> Orphan:

@@ -22,6 +22,7 @@ from eventhub.store.rows import (
     to_log,
     to_orphan,
     to_queued,
+    to_tag_sets,
     to_worker,
 )
 from eventhub.store.values import ApiKey, Current, DeadPage, EventFilter, Orphan, QueueStats, WorkerSeen
@@ -56,9 +57,8 @@ class PostgresReading(Store):
     async def ready(self, queue: str, *, after_id: int = 0, limit: int = 1000) -> list[tuple[int, str]]:
         return [(row[0], row[1]) for row in await self._read(SQL.ready, queue, after_id, limit)]
 
-    async def ready_routes(self, queue: str) -> list[tuple[str, ...]]:
-        rows = await self._read(SQL.ready_routes, queue)
-        return list(dict.fromkeys(tuple(tags.split(",")) if tags else () for (tags,) in rows))
+    async def ready_routes(self, queue: str, *, most: int = 1) -> list[tuple[str, ...]]:
+        return to_tag_sets(await self._read(SQL.ready_routes, queue, most), most)
 
     async def current(self, ids: Sequence[int]) -> dict[int, Current]:
         return {row[0]: to_current(row, same) for row in await self._read(SQL.standing, list(ids))}

@@ -20,6 +20,7 @@ from eventhub.store.rows import (
     to_log,
     to_orphan,
     to_queued,
+    to_tag_sets,
     to_worker,
 )
 from eventhub.store.sqlite import settling
@@ -60,9 +61,8 @@ class SqliteReading(Store):
         rows = await self._read(SQL.ready, queue=queue, after_id=after_id, limit=limit)
         return [(number, type_) for number, type_ in rows]
 
-    async def ready_routes(self, queue: str) -> list[tuple[str, ...]]:
-        rows = await self._read(SQL.ready_routes, queue=queue)
-        return list(dict.fromkeys(tuple(tags.split(",")) if tags else () for (tags,) in rows))
+    async def ready_routes(self, queue: str, *, most: int = 1) -> list[tuple[str, ...]]:
+        return to_tag_sets(await self._read(SQL.ready_routes, queue=queue, most=most), most)
 
     async def current(self, ids: Sequence[int]) -> dict[int, Current]:
         await self.open()

@@ -47,10 +47,10 @@ CROSS JOIN LATERAL (SELECT 1 FROM eventhub.deliveries d WHERE d.state = 0 AND d.
 LIMIT 1;
 
 -- name: ready_routes
--- One look-up a route, whatever the backlog: the most urgent first, then by the age of the oldest that is ready.
+-- One look-up a route and at most $2 entries of each, whatever the backlog: the most urgent first, then the oldest.
 SELECT r.tags FROM eventhub.routes r
 CROSS JOIN LATERAL (SELECT d.event_id FROM eventhub.deliveries d WHERE d.state = 0 AND d.route = r.id
-                    ORDER BY d.event_id LIMIT 1) d
+                    ORDER BY d.event_id LIMIT $2) d
 WHERE r.queue = $1 ORDER BY r.priority DESC, d.event_id;
 
 -- name: claim_ids

@@ -18,12 +18,11 @@ JOIN eventhub_events e ON e.id = d.event_id
 ORDER BY d.event_id LIMIT :limit;
 
 -- name: ready_routes
--- One look-up a route, whatever the backlog: the most urgent first, then by the age of the oldest that is ready.
-SELECT tags FROM (
-  SELECT r.tags, r.priority, (SELECT min(d.event_id) FROM eventhub_deliveries d
-                              WHERE d.state = 0 AND d.route = r.id) AS oldest
-  FROM eventhub_routes r WHERE r.queue = :queue)
-WHERE oldest IS NOT NULL ORDER BY priority DESC, oldest;
+-- One look-up a route and at most :most entries of each, whatever the backlog: the most urgent first, then the oldest.
+SELECT r.tags FROM eventhub_routes r
+JOIN eventhub_deliveries d ON d.id IN (SELECT n.id FROM eventhub_deliveries n WHERE n.state = 0 AND n.route = r.id
+                                       ORDER BY n.event_id LIMIT :most)
+WHERE r.queue = :queue ORDER BY r.priority DESC, d.event_id;
 
 -- name: claim_ids
 -- Chosen deliveries, those of them that are ready.
