@@ -2,25 +2,36 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final, Self
 
 from eventhub.clock import Clock
-from eventhub.core.matching import check_name
-from eventhub.errors import EventHubError
+from eventhub.core.events import Action
+from eventhub.core.lifecycle import Release, State
+from eventhub.core.matching import check_name, parse_tags
+from eventhub.errors import EventHubError, InvalidEventError, NotProcessing, SettingsError
+from eventhub.handling.texts import clean
 from eventhub.queue.event_queue import as_duration
+from eventhub.queue.work.claims import HandedOutClaims
+from eventhub.queue.work.reporting import Change, WorkReporter
+from eventhub.queue.work.sightings import HEARTBEAT, POLLED, Sightings
 from eventhub.queue.work.values import Lease, Recorded, WorkerState, WorkReport
+from eventhub.queue.work.waiting_room import Waiter, WaitingRoom
 from eventhub.store import Store, open_store
 from eventhub.store.composing import Composer
-from eventhub.store.values import Claim, NewEvent, Published
+from eventhub.store.values import Claim, Held, NewEvent, Orphan, Published, Report, WorkerSeen
 
 __all__ = ["WorkQueue"]
 
 LEASE: Final = timedelta(seconds=300)
 RETRY_AFTER: Final = timedelta(seconds=300)
 SILENT: Final = timedelta(seconds=30)
+UNSEEN: Final = timedelta(minutes=5)
+LONGEST_NAME: Final = 200
+MANY_ORPHANS: Final = 10_000
 
 
 class WorkQueue:
@@ -46,6 +57,8 @@ class WorkQueue:
         lease: timedelta | float = LEASE,
         clock: Clock | None = None,
     ) -> None:
+        if not isinstance(max_retries, int) or max_retries < 1:
+            raise SettingsError(f"max_retries is {max_retries!r}; give 1 or more.")
         self.name = check_name("The queue", queue)
         self.max_retries = max_retries
         self.retry_after = as_duration("retry_after", retry_after, zero=True)
@@ -53,6 +66,11 @@ class WorkQueue:
         self.clock = clock
         self.store: Store = target if isinstance(target, Store) else open_store(os.fspath(target))
         self.composer = Composer(self.name, max_attempts=max_retries)
+        self._owns_store = not isinstance(target, Store)
+        self._claims = HandedOutClaims()
+        self._reporter = WorkReporter(self, self._claims)
+        self._sightings = Sightings(self.store, self.name, self.now)
+        self.room = WaitingRoom(self.store, self.name, claim=self._claim, give_back=self.give_back, now=self.now)
 
     def now(self) -> datetime | None:
         """The injected clock's time; None means that the database's clock decides."""
@@ -62,11 +80,14 @@ class WorkQueue:
 
     def stop(self) -> None:
         """End every wait at once, with nothing; from here on nothing more is claimed. Reports still go through."""
-        raise NotImplementedError
+        self.room.stop()
 
     async def close(self) -> None:
         """Stop, give back what nobody took, write down who was seen, and close the store if this queue opened it."""
-        raise NotImplementedError
+        await self.room.close()
+        await self._sightings.close()
+        if self._owns_store:
+            await self.store.close()
 
     async def __aenter__(self) -> Self:
         await self.store.open()
@@ -79,7 +100,7 @@ class WorkQueue:
 
     async def publish(self, events: Sequence[NewEvent], *, connection: Any = None) -> list[Published]:
         """Store events that ``composer`` made, all or none; returns after the commit."""
-        raise NotImplementedError
+        return await self.store.publish(events, connection=connection, now=self.now())
 
     async def take(
         self,
@@ -95,11 +116,32 @@ class WorkQueue:
         When there is none, wait up to ``wait`` seconds for one; [] when the time is up or the queue was stopped.
         A caller that is cancelled gives its claims back uncharged.
         """
-        raise NotImplementedError
+        waiter = Waiter(_checked_worker(worker), _wanted(tags), _checked_limit(limit), self._duration(lease))
+        if not (isinstance(wait, int | float) and math.isfinite(wait)):
+            raise SettingsError(f"wait is {wait!r}; give seconds, 0 or more.")
+        self._sightings.note(worker, POLLED)
+        claims = await self.room.take(waiter, wait)
+        for claim in claims:
+            self._claims.remember(claim, worker)
+        self._sightings.note(worker, Action.PICKED if claims else POLLED)
+        return claims
+
+    async def _claim(self, waiter: Waiter) -> list[Claim]:
+        return await self.store.claim(
+            self.name,
+            worker=waiter.worker,
+            lease=waiter.lease,
+            limit=waiter.limit,
+            tags=waiter.tags,
+            max_attempts=self.max_retries,
+            now=self.now(),
+        )
 
     async def give_back(self, claims: Sequence[Claim]) -> None:
         """Claims whose worker never got the answer: ready again at once, no attempt charged."""
-        raise NotImplementedError
+        for claim in claims:
+            self._claims.forget(claim.held)
+        await self.store.settle([Report(claim.held, Release()) for claim in claims], now=self.now())
 
     # --------------------------------------------------------------- report
 
@@ -113,7 +155,10 @@ class WorkQueue:
         status_code: int | None = None,
     ) -> Recorded:
         """The worker did its work. Raises EventNotFound, ClaimLost or AlreadyReported; then nothing has changed."""
-        raise NotImplementedError
+        report = WorkReport(
+            event_id=event_id, worker=worker, fence=fence, execution_ms=execution_ms, status_code=status_code
+        )
+        return _only(await self.complete_many([report]))
 
     async def fail(
         self,
@@ -130,31 +175,73 @@ class WorkQueue:
         The last one is ``Recorded.final``. Raises EventNotFound, ClaimLost or AlreadyReported; then nothing has
         changed.
         """
-        raise NotImplementedError
+        report = WorkReport(
+            event_id=event_id,
+            worker=worker,
+            fence=fence,
+            error=error,
+            execution_ms=execution_ms,
+            status_code=status_code,
+        )
+        return _only(await self.fail_many([report]))
 
     async def complete_many(self, reports: Sequence[WorkReport]) -> list[Recorded | EventHubError]:
         """Many at once, in one write; each report has its own answer, in order, and errors are not raised."""
-        raise NotImplementedError
+        return await self._record(reports, Action.COMPLETED)
 
     async def fail_many(self, reports: Sequence[WorkReport]) -> list[Recorded | EventHubError]:
         """Many at once, in one write; each report has its own answer, in order, and errors are not raised."""
-        raise NotImplementedError
+        return await self._record(reports, Action.FAILED)
+
+    async def _record(self, reports: Sequence[WorkReport], action: Action) -> list[Recorded | EventHubError]:
+        answers = await self._reporter.record(reports, action)
+        for answer in answers:
+            if isinstance(answer, Recorded):
+                self._sightings.note(answer.worker, answer.action)
+        return answers
+
+    # ------------------------------------------------- start, extend, release
 
     async def start(
         self, event_id: int, worker: str, *, fence: int | None = None, lease: timedelta | float | None = None
     ) -> Lease:
-        """The worker begins: the log says STARTED, and the lease counts from now. Raises EventNotFound or ClaimLost."""
-        raise NotImplementedError
+        """The worker begins: the log says STARTED, the lease counts from now. Raises EventNotFound or ClaimLost."""
+        longer = self._duration(lease)
+
+        async def begin(held: Held) -> bool:
+            return not await self.store.start([held], longer, now=self.now())
+
+        return await self._lengthen(WorkReport(event_id=event_id, worker=worker, fence=fence), begin, Action.STARTED)
 
     async def heartbeat(
         self, event_id: int, worker: str, *, fence: int | None = None, lease: timedelta | float | None = None
     ) -> Lease:
-        """The worker is still at it: the lease counts from now; nothing is logged. Raises EventNotFound or ClaimLost."""
-        raise NotImplementedError
+        """The worker is still at it: the lease counts from now, no log row. Raises EventNotFound or ClaimLost."""
+        longer = self._duration(lease)
+
+        async def extend(held: Held) -> bool:
+            return not await self.store.extend([held], longer, now=self.now())
+
+        return await self._lengthen(WorkReport(event_id=event_id, worker=worker, fence=fence), extend, HEARTBEAT)
+
+    async def _lengthen(self, report: WorkReport, change: Change, action: str) -> Lease:
+        held = await self._reporter.hold(report, change)
+        self._sightings.note(report.worker, action)
+        current = (await self.store.current([held.id])).get(held.id)
+        if current is None or current.fence != held.fence or current.due is None or current.state is not State.LEASED:
+            raise await self._reporter.why_not(report, current)
+        return Lease(event_id=report.event_id, worker=report.worker, fence=held.fence, expires_at=current.due)
 
     async def release(self, event_id: int, worker: str, *, fence: int | None = None) -> None:
         """The worker gives the event back: ready at once, no attempt charged. Raises EventNotFound or ClaimLost."""
-        raise NotImplementedError
+
+        async def give_back(held: Held) -> bool:
+            (settled,) = await self.store.settle([Report(held, Release())], now=self.now())
+            return settled.accepted
+
+        held = await self._reporter.hold(WorkReport(event_id=event_id, worker=worker, fence=fence), give_back)
+        self._claims.forget(held)
+        self._sightings.note(worker, Action.RELEASED)
 
     # -------------------------------------------------------------- operate
 
@@ -163,15 +250,93 @@ class WorkQueue:
 
         Raises EventNotFound, or NotProcessing when nobody is working on it.
         """
-        raise NotImplementedError
+        current = await self._reporter.standing(event_id)
+        done = (
+            current is not None
+            and current.state is State.LEASED
+            and await self.store.reset(event_id, reason=clean(reason), now=self.now())
+        )
+        if not done:
+            event = await self.store.event(event_id)
+            status = f" ({event.status})" if event is not None else ""
+            raise NotProcessing(
+                f"Event {event_id}{status}: nobody is working on it, so there is nothing to reset. "
+                "Only an event that is PROCESSING can be taken away from its worker."
+            )
 
-    async def orphans(self, *, silent: timedelta | float = SILENT, limit: int = 100) -> list[Any]:
-        """Events being worked on of which the log has said nothing for longer than ``silent``, the oldest first.
+    async def orphans(self, *, silent: timedelta | float = SILENT, limit: int = 100) -> list[Orphan]:
+        """Events being worked on of which the log has said nothing for longer than ``silent``, the most silent first.
 
-        list[eventhub.store.values.Orphan]. They stay with their workers until their leases end.
+        They stay with their workers until their leases end.
         """
-        raise NotImplementedError
+        quiet = as_duration("silent", silent, zero=True)
+        return await self.store.orphans(self.name, silent=quiet, limit=limit, now=self.now())
 
-    async def workers(self, *, limit: int = 1000) -> list[WorkerState]:
-        """Every worker that was ever seen, and whether it seems to be gone."""
-        raise NotImplementedError
+    async def workers(self) -> list[WorkerState]:
+        """Every worker that was ever seen or holds a claim, last seen first, and whether it seems to be gone.
+
+        A worker is stale when it holds a claim and
+
+        - the lease of one of its claims has ended, or
+        - one of its claims is an orphan (30 seconds without a log row), and the worker itself was not seen for as
+          long: who sends heartbeats is there, though they leave no log row, or
+        - it was not seen for five minutes, or never.
+        """
+        await self._sightings.write()
+        seen = await self.store.workers(self.name, now=self.now())
+        now = self.now() or await self.store.now()
+        left_alone = {orphan.worker for orphan in await self.orphans(limit=MANY_ORPHANS)}
+        return [
+            WorkerState(
+                name=worker.name,
+                first_seen=worker.first_seen,
+                last_seen=worker.last_seen,
+                last_action=worker.last_action,
+                open_claims=worker.open_claims,
+                stale=_is_stale(worker, now, has_orphan=worker.name in left_alone),
+            )
+            for worker in seen
+        ]
+
+    def _duration(self, lease: timedelta | float | None) -> timedelta:
+        return self.lease if lease is None else as_duration("lease", lease)
+
+
+def _is_stale(worker: WorkerSeen, now: datetime, *, has_orphan: bool) -> bool:
+    if not worker.open_claims:
+        return False
+    if worker.last_seen is None or (worker.lease_expires_at is not None and worker.lease_expires_at < now):
+        return True
+    unseen = now - worker.last_seen
+    return unseen > UNSEEN or (has_orphan and unseen > SILENT)
+
+
+def _only(answers: list[Recorded | EventHubError]) -> Recorded:
+    (answer,) = answers
+    if isinstance(answer, EventHubError):
+        raise answer
+    return answer
+
+
+def _wanted(tags: str | Iterable[str] | None) -> frozenset[str] | None:
+    if tags is None:
+        return None
+    parsed = frozenset(parse_tags(tags))
+    if not parsed:
+        raise InvalidEventError("tags is empty; name at least one tag to take work by.")
+    return parsed
+
+
+def _checked_limit(limit: int) -> int:
+    if not isinstance(limit, int) or limit < 1:
+        raise SettingsError(f"limit is {limit!r}; give 1 or more.")
+    return limit
+
+
+def _checked_worker(worker: str) -> str:
+    if not isinstance(worker, str) or not 0 < len(worker) <= LONGEST_NAME or clean(worker) != worker:
+        raise InvalidEventError(
+            f"The worker id {worker!r:.50} is not usable: give 1 to {LONGEST_NAME} characters of text, "
+            "by habit '{hostname}:{process id}'."
+        )
+    return worker
