@@ -177,6 +177,11 @@ def hide_password(url: str) -> str:
     """The URL with its password starred out; anything else as it is."""
     if "://" not in url:
         return url
+    authority, _, further = url.partition("://")[2].partition("/")
+    if "@" in further or "password" in further.lower() or any(mark in authority for mark in "?#"):
+        from eventhub.store.opening import shown  # a password in an unusual place: show less
+
+        return shown(url)
     parts = urlsplit(url)
     if parts.password is None:
         return url

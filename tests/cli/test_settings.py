@@ -97,6 +97,8 @@ def test_variables_that_nobody_reads_are_found():
         ("postgresql://host/db", "postgresql://host/db"),
         ("postgresql://me@host/db", "postgresql://me@host/db"),
         ("postgresql://me:p%40ss@host:1/db?x=1", "postgresql://me:***@host:1/db?x=1"),
+        ("postgresql://me:p/ss@host:1/db", "postgresql://…"),
+        ("postgresql://host/db?user=me&password=secret", "postgresql://host/db"),
     ],
 )
 def test_a_password_is_never_shown(url: str, shown: str):
