@@ -46,12 +46,18 @@ class Figure(msgspec.Struct, frozen=True, kw_only=True):
     unit: Unit
     ours: Spread
     raw: Spread | None
-    """The bare driver doing the same row operations; None where there is no such thing."""
+    """What it is compared with; None where there is no such thing."""
+    beside: str
+    """What that is: mostly the bare driver doing the same row operations."""
     ratio: Spread | None
     """Ours divided by raw."""
     of_drain: Spread | None
     """This drain divided by the plain drain of the same round."""
     more: dict[str, Spread]
+    """What else was measured. A name may end in a unit of its own, such as ``p99 ms`` among rates."""
+    raw_more: dict[str, Spread]
+    note: str
+    """Why something is missing, and what to do about it."""
     outcomes: list[Outcome]
 
 

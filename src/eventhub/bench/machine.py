@@ -13,7 +13,7 @@ from eventhub._version import __version__
 
 __all__ = ["Facts", "file_system", "machine_facts"]
 
-_PACKAGES = ("apsw", "asyncpg", "msgspec", "uvloop")
+_PACKAGES = ("apsw", "asyncpg", "msgspec", "uvloop", "uvicorn", "starlette", "fastapi")
 
 
 class Facts(msgspec.Struct, frozen=True, kw_only=True):

@@ -63,13 +63,18 @@ async def _run_engine(context: Context, tell: Tell) -> list[Figure]:
                 tell(Step(context.engine, workload.title, number, "Event Hub"))
                 ours[workload.name].append(await workload.ours(context))
                 if workload.raw is not None:
-                    tell(Step(context.engine, workload.title, number, "raw limit"))
+                    tell(Step(context.engine, workload.title, number, workload.beside))
                     raw[workload.name].append(await workload.raw(context))
     return [_figure(context.engine, workload, ours, raw[workload.name]) for workload in plan]
 
 
 def _chosen(context: Context) -> list[Workload]:
-    names = chosen(context.settings.only)
+    settings = context.settings
+    names = chosen(settings.only, settings.names)
+    if settings.http:
+        from eventhub.bench.http.workloads import http_workloads
+
+        return [workload for workload in http_workloads(context) if workload.name in names]
     return [workload for workload in workloads(context) if workload.name in names]
 
 
@@ -79,6 +84,7 @@ def _figure(engine: str, workload: Workload, ours: dict[str, list[Sample]], raw:
     values = spread([sample.value for sample in mine])
     ratio = _ratio(mine, raw) if raw else None
     of_drain = _ratio(mine, ours[DRAIN]) if compared else None
+    more = _more(mine)
     return Figure(
         engine=engine,
         workload=workload.name,
@@ -86,11 +92,18 @@ def _figure(engine: str, workload: Workload, ours: dict[str, list[Sample]], raw:
         unit=workload.unit,
         ours=values,
         raw=spread([sample.value for sample in raw]) if raw else None,
+        beside=workload.beside,
         ratio=ratio,
         of_drain=of_drain,
-        more={name: spread([sample.more[name] for sample in mine]) for name in mine[0].more},
-        outcomes=judge(engine, workload.name, ours=values, ratio=ratio, of_drain=of_drain),
+        more=more,
+        raw_more=_more(raw),
+        note=workload.note,
+        outcomes=judge(engine, workload.name, ours=values, ratio=ratio, of_drain=of_drain, more=more),
     )
+
+
+def _more(samples: Sequence[Sample]) -> dict[str, Spread]:
+    return {name: spread([sample.more[name] for sample in samples]) for name in (samples[0].more if samples else ())}
 
 
 def _ratio(above: Sequence[Sample], below: Sequence[Sample]) -> Spread:

@@ -9,7 +9,7 @@ import msgspec
 
 from eventhub.errors import SettingsError
 
-__all__ = ["BATCH", "CLAIM", "PUBLISHERS", "TYPE", "WORKLOADS", "BenchSettings", "Engine", "chosen"]
+__all__ = ["BATCH", "CLAIM", "HTTP_WORKLOADS", "PUBLISHERS", "TYPE", "WORKLOADS", "BenchSettings", "Engine", "chosen"]
 
 Engine = Literal["sqlite", "postgres"]
 
@@ -25,6 +25,14 @@ WORKLOADS: Final = (
     "dlq-page",
     "recovery",
 )
+HTTP_WORKLOADS: Final = (
+    "http-publish",
+    "http-publish-batch",
+    "http-work",
+    "http-work-batch",
+    "http-long-poll",
+    "claim-by-tag",
+)
 BATCH: Final = 1000
 """Events in one call of publish_many."""
 CLAIM: Final = 500
@@ -33,10 +41,16 @@ PUBLISHERS: Final = 16
 SMALLEST_BACKLOG: Final = 10 * CLAIM
 """A manager that is stopped in time has completed a little more than it was meant to."""
 TYPE: Final = "bench.event"
+OTHERS: Final = 100_000
+"""Jobs with other tags that stand before those that are claimed by tag, unless there is a backlog."""
 
 
 class BenchSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """The size of a run. ``backlog`` events wait behind those that are drained; 0 leaves that workload out."""
+    """The size of a run. ``backlog`` events wait behind those that are drained; 0 leaves that workload out.
+
+    With ``http`` the server is measured instead, from ``connections`` at once, with so many ``workers`` that wait for
+    ``polled`` events at a ``rate`` a second; then the backlog are jobs with other tags that are in the way.
+    """
 
     events: int = 50_000
     backlog: int = 0
@@ -48,29 +62,47 @@ class BenchSettings(msgspec.Struct, frozen=True, kw_only=True):
     dead: int = 10_000
     stuck: int = 100
     only: tuple[str, ...] = ()
+    http: bool = False
+    connections: int = 32
+    workers: int = 1000
+    polled: int = 500
+    rate: float = 50.0
 
     def __post_init__(self) -> None:
-        for name in ("events", "rounds", "latencies", "dead", "stuck"):
+        for name in ("events", "rounds", "latencies", "dead", "stuck", "connections", "workers", "polled"):
             if getattr(self, name) < 1:
                 raise SettingsError(f"{name} is {getattr(self, name)}; give 1 or more.")
         if 0 != self.backlog < SMALLEST_BACKLOG:
             raise SettingsError(f"backlog is {self.backlog}; give 0 for none, or {SMALLEST_BACKLOG:,} and more.")
-        if self.seconds <= 0:
-            raise SettingsError(f"seconds is {self.seconds}; give more than 0.")
-        chosen(self.only)
+        for name in ("seconds", "rate"):
+            if getattr(self, name) <= 0:
+                raise SettingsError(f"{name} is {getattr(self, name)}; give more than 0.")
+        chosen(self.only, self.names)
+        if self.http and self.held_snapshot:
+            raise SettingsError("A held snapshot is not measured over HTTP; leave out one of the two.")
         if "drain-backlog" in self.only and not self.backlog:
             raise SettingsError("drain-backlog needs a backlog; give one, such as --backlog 1000000.")
         if "drain-held" in self.only and not self.held_snapshot:
             raise SettingsError("drain-held needs --held-snapshot.")
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The workloads there are."""
+        return HTTP_WORKLOADS if self.http else WORKLOADS
 
-def chosen(only: Sequence[str]) -> tuple[str, ...]:
+    @property
+    def others(self) -> int:
+        """Jobs with other tags that stand before those that are claimed by tag."""
+        return self.backlog or OTHERS
+
+
+def chosen(only: Sequence[str], names: Sequence[str] = WORKLOADS) -> tuple[str, ...]:
     """The workloads that names or their beginnings stand for, all when there are none: ``publish`` means three."""
-    found = {name: [full for full in WORKLOADS if full == name or full.startswith(f"{name}-")] for name in only}
+    found = {name: [full for full in names if full == name or full.startswith(f"{name}-")] for name in only}
     unknown = [name for name, fulls in found.items() if not fulls]
     if unknown:
-        raise SettingsError(f"There is no workload {', '.join(unknown)}; there are {', '.join(WORKLOADS)}.")
-    wanted = {full for fulls in found.values() for full in fulls} if only else set(WORKLOADS)
+        raise SettingsError(f"There is no workload {', '.join(unknown)}; there are {', '.join(names)}.")
+    wanted = {full for fulls in found.values() for full in fulls} if only else set(names)
     if wanted & {"drain-backlog", "drain-held"}:
         wanted.add("drain")  # what they are compared with
-    return tuple(name for name in WORKLOADS if name in wanted)
+    return tuple(name for name in names if name in wanted)

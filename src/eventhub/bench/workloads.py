@@ -58,6 +58,9 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
     unit: Unit
     ours: Measure
     raw: Measure | None
+    beside: str = "raw limit"
+    """What the other side is."""
+    note: str = ""
 
 
 # ------------------------------------------------------------------ publish

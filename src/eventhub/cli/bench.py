@@ -34,6 +34,9 @@ def bench(
     seconds: float = 60.0,
     only: Annotated[str, Parameter(show_default=False)] = "",
     rounds: int = 3,
+    http: Annotated[bool, Parameter(negative="")] = False,
+    connections: int = 32,
+    workers: int = 1000,
     json: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     debug: Annotated[bool, Parameter(negative="", show_default=False)] = False,
 ) -> None:
@@ -46,11 +49,17 @@ def bench(
         db: Where to work instead: a PostgreSQL URL whose user may create databases, or a directory for SQLite files.
         engine: One engine, or both; by default whatever is there.
         events: How many events to drain; the other sizes follow from it.
-        backlog: Also drain with so many more events waiting behind, such as 1000000.
+        backlog: Also drain with so many more events waiting behind, such as 1000000. With --http: so many jobs with
+            other tags in the way of a claim by tag, 100000 unless given.
         held_snapshot: Also drain while another session holds an old snapshot (PostgreSQL).
         seconds: The longest drain under a held snapshot.
-        only: Workloads, with commas: publish, drain, latency, dlq-page, recovery, or a longer name such as publish-16.
+        only: Workloads, with commas: publish, drain, latency, dlq-page, recovery, or a longer name such as publish-16;
+            with --http: http-publish, http-work, http-long-poll, claim-by-tag.
         rounds: How often to measure everything, ours and raw in turn.
+        http: Measure the HTTP server instead, with load from another process, beside a FastAPI app that does one
+            INSERT a request if that is installed (pip install fastapi).
+        connections: Connections that publish, or work, one by one (--http).
+        workers: Workers that wait for work at once (--http).
         json: One JSON document on standard output, for programs.
         debug: Show where an error came from.
     """
@@ -59,6 +68,10 @@ def bench(
 
     configure("warning")
     del debug  # the entry point looks for it
+    if http:
+        from eventhub.bench.http.processes import check_packages
+
+        check_packages()
     settings = BenchSettings(
         events=events,
         backlog=backlog,
@@ -66,6 +79,9 @@ def bench(
         seconds=seconds,
         rounds=rounds,
         only=tuple(name.strip() for name in only.split(",") if name.strip()),
+        http=http,
+        connections=connections,
+        workers=workers,
     )
     result = asyncio.run(_run(_databases(db, engine), settings))
     if json:
@@ -118,6 +134,13 @@ async def _run(engines: list[Databases], settings: BenchSettings) -> Result:
 
 # ------------------------------------------------------------------- tables
 
+_LEGEND = "raw limit: the bare driver doing the same row operations, without checks or objects."
+_HTTP_LEGEND = (
+    "server and load: processes of their own on the same machine, % of a core; p50 and p99 are of single requests."
+)
+_UNITS = ("ms", "MB", "%")
+_QUIET = "Absolute targets are for a quiet machine of 2 cores;\non a noisy one the ratios within a run decide."
+
 
 def _show(result: Result) -> None:
     out = console()
@@ -127,34 +150,28 @@ def _show(result: Result) -> None:
         ("machine", f"{facts.cores} cores, {facts.memory_mb:,} MB, {facts.system}; load {facts.load} before the run"),
         ("versions", f"eventhub {facts.eventhub}, {facts.python}, {versions}"),
         *((name, ", ".join(f"{k} {v}" for k, v in known.items())) for name, known in facts.engines.items()),
-        ("rounds", f"{result.settings.rounds}, ours and raw in turn; figures are medians, with the range beside them"),
+        ("rounds", f"{result.settings.rounds}, both sides in turn; figures are medians, with the range beside them"),
     ]
     out.print(records([(name, plain(text)) for name, text in lines]))
+    other, ratio = ("beside it", "ratio") if result.settings.http else ("raw limit", "ours / raw")
     for engine in facts.engines:
-        rows = table(
-            engine,
-            "Event Hub",
-            "raw limit",
-            "ours / raw",
-            "also",
-            "target",
-            numbers=("Event Hub", "raw limit", "ours / raw"),
-        )
+        rows = table(engine, "Event Hub", other, ratio, "also", "target", numbers=("Event Hub", other, ratio))
         for figure in result.figures:
             if figure.engine == engine:
                 rows.add_row(*_row(figure))
         out.print(rows)
-    out.print(
-        "raw limit: the bare driver doing the same row operations, without checks or objects. Absolute targets are for "
-        "a quiet machine of 2 cores;\non a noisy one the ratios within a run decide.",
-        style="dim",
-    )
+    out.print(f"{_HTTP_LEGEND if result.settings.http else _LEGEND} {_QUIET}", style="dim")
 
 
 def _row(figure: Figure) -> tuple[str, ...]:
-    also = [f"{name} {_number(found.median, figure.unit)}" for name, found in figure.more.items()]
+    also = _named(figure.more, figure.unit)
     if figure.of_drain is not None:
         also.insert(0, f"{_ratio(figure.of_drain)} of drain")
+    if figure.raw is not None and figure.beside != "raw limit":
+        there = _named(figure.raw_more, figure.unit)
+        also.append("; ".join([f"beside it {figure.beside}", ", ".join(there)]))
+    if figure.note:
+        also.append(figure.note)
     return (
         figure.title,
         _range(figure.ours, figure.unit),
@@ -166,6 +183,17 @@ def _row(figure: Figure) -> tuple[str, ...]:
             for outcome in figure.outcomes
         ),
     )
+
+
+def _named(more: dict[str, Spread], unit: str) -> list[str]:
+    """Values with their names; a name's last word may be its unit."""
+    shown = []
+    for name, found in more.items():
+        what, _, own = name.rpartition(" ")
+        shown.append(
+            f"{what} {_number(found.median, own)}" if own in _UNITS else f"{name} {_number(found.median, unit)}"
+        )
+    return shown
 
 
 def _range(found: Spread, unit: str) -> str:
