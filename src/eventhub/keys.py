@@ -58,10 +58,6 @@ class Principal(msgspec.Struct, frozen=True):
     name: str
     scopes: Scopes
 
-    @property
-    def name_for_limits(self) -> str:
-        return self.id
-
 
 OWNER: Final = Principal("", "owner", Scopes.parse([ADMIN]))
 """Whoever sits at this machine, while there is no key."""
