@@ -21,7 +21,7 @@ _SYNCHRONOUS = ("FULL", "NORMAL", "EXTRA")
 def open_store(url: str | os.PathLike[str], **options: Any) -> Store:
     """The store that the URL names. It opens itself on first use; ``await`` it to open it now.
 
-    SQLite takes ``synchronous="FULL" | "NORMAL" | "EXTRA"``, also as a URL parameter; PostgreSQL takes ``pool_size=10``.
+    SQLite takes ``synchronous="FULL" | "NORMAL" | "EXTRA"``, also as a URL parameter; PostgreSQL ``pool_size=10``.
     """
     text = os.fspath(url)
     scheme = text.partition("://")[0] if "://" in text else ""
