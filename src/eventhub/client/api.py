@@ -94,6 +94,10 @@ class Client:
     def __repr__(self) -> str:
         return f"Client({self.url!r})"
 
+    def hang_up(self) -> None:
+        """End a ``take`` that waits: it raises ServerUnavailable, or returns what had been given to it already."""
+        self._transport.hang_up()
+
     async def close(self) -> None:
         """Close the connections; harmless when none is open."""
         await self._transport.close()

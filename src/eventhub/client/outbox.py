@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from itertools import islice
 from time import monotonic
 from typing import Final
@@ -41,7 +42,9 @@ class Finished(msgspec.Struct, frozen=True, eq=False):
 class Outbox:
     """What is to be reported. ``on_settled`` hears of each report once: True when the hub has accepted it."""
 
-    def __init__(self, client: Client, worker_id: str, on_settled: Callable[[Finished, bool], None]) -> None:
+    def __init__(
+        self, client: Client, worker_id: str, lease: float, on_settled: Callable[[Finished, bool], None]
+    ) -> None:
         self._client = client
         self._worker_id = worker_id
         self._on_settled = on_settled
@@ -49,7 +52,8 @@ class Outbox:
         self._news = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
-        self._backoff = Backoff(first=0.1, most=5.0)
+        self._back = asyncio.Event()
+        self._backoff = Backoff(first=min(0.1, lease / 30), most=min(5.0, lease / 6))
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -58,6 +62,10 @@ class Outbox:
         self._waiting[finished] = None
         self._idle.clear()
         self._news.set()
+
+    def hub_is_back(self) -> None:
+        """It has answered somebody: there is no need to wait any longer."""
+        self._back.set()
 
     async def emptied(self, seconds: float) -> bool:
         """Whether everything was delivered, or given up, within the time."""
@@ -78,7 +86,7 @@ class Outbox:
                 trouble = await self._deliver(batch)
                 if trouble is None:
                     self._backoff.reset()
-                else:
+                elif self._waiting:
                     await self._pause(trouble)
             self._idle.set()
 
@@ -138,7 +146,13 @@ class Outbox:
             retry_ms=int(pause * 1000),
             error=f"{type(trouble).__name__}: {trouble}",
         )
-        await asyncio.sleep(pause)
+        if after is not None:  # the hub itself has said when
+            await asyncio.sleep(pause)
+            return
+        self._back.clear()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(pause):
+                await self._back.wait()
 
     def _about(self, finished: Finished) -> dict[str, object]:
         event = finished.kept.event

@@ -7,9 +7,13 @@ answer got lost is repeated only where doing it twice is the same as doing it on
 from __future__ import annotations
 
 import asyncio
+import io
+import socket
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
+from weakref import WeakSet
 
 import msgspec
 
@@ -25,6 +29,8 @@ if TYPE_CHECKING:
 __all__ = ["Reply", "Transport"]
 
 LONGEST_CONNECT: Final = 10.0
+LARGE: Final = 1_000_000
+"""Bytes of a body that is sent piece by piece, so that others get a turn."""
 PASSED_ON: Final = frozenset({502, 504})
 """A proxy got no good answer: what it had passed on may have been done."""
 
@@ -61,6 +67,17 @@ class Transport:
         if key is not None:
             self._headers["Authorization"] = f"Bearer {key}"
         self._session: aiohttp.ClientSession | None = None
+        self._sockets: WeakSet[socket.socket] = WeakSet()
+
+    def hang_up(self) -> None:
+        """Say on every connection that nothing more will be asked, but go on listening.
+
+        A hub that holds a request open gives up on it; what it has answered before it heard of this still arrives.
+        Closing the connection instead could lose that answer, and with it what it says.
+        """
+        for each in list(self._sockets):
+            with suppress(OSError):  # it is closed already
+                each.shutdown(socket.SHUT_WR)
 
     async def close(self) -> None:
         session, self._session = self._session, None
@@ -107,7 +124,7 @@ class Transport:
                 method,
                 self.url + path,
                 params=query,
-                data=content,
+                data=content if content is None or len(content) < LARGE else io.BytesIO(content),
                 headers=headers,
                 timeout=timeout,
                 allow_redirects=False,
@@ -128,14 +145,19 @@ class Transport:
 
     def _open(self) -> aiohttp.ClientSession:
         if self._session is None:
-            self._session = self._aiohttp.ClientSession(headers=self._headers)
+            connector = self._aiohttp.TCPConnector(socket_factory=self._make_socket)
+            self._session = self._aiohttp.ClientSession(headers=self._headers, connector=connector)
         return self._session
 
+    def _make_socket(self, address: tuple[Any, ...]) -> socket.socket:
+        family, kind, protocol = address[:3]
+        made = socket.socket(family=family, type=kind, proto=protocol)
+        self._sockets.add(made)
+        return made
+
     def _away(self, why: object) -> str:
-        reason = str(why) or type(why).__name__
-        return (
-            f"The hub at {self.url} does not answer: {reason}. Check that it runs (`eventhub serve`) and its address."
-        )
+        reason = getattr(why, "strerror", None) or str(why) or type(why).__name__
+        return f"The hub at {self.url} does not answer: {reason}. Check its address, and that `eventhub serve` runs."
 
 
 def _checked(url: str) -> str:

@@ -29,6 +29,8 @@ log = get_logger("eventhub.client")
 
 LAST_WORDS: Final = 10.0
 """Seconds that handlers may take to end when cancelled, and again what is left to say to the hub."""
+LONGEST_GOODBYE: Final = 3.0
+"""Seconds that the hub may take to end a wait that was called off."""
 BACKLOG: Final = 10
 """So many times the concurrency may wait to be reported before no more is taken."""
 LONGEST_EXECUTION: Final = 2**31 - 1
@@ -59,11 +61,12 @@ class WorkerNumbers(msgspec.Struct, kw_only=True):
 class Job:
     """A claim on its way through this process."""
 
-    __slots__ = ("kept", "lost", "task")
+    __slots__ = ("finished", "kept", "lost", "task")
 
     def __init__(self, kept: Kept) -> None:
         self.kept = kept
         self.lost = False
+        self.finished = False
         self.task: asyncio.Task[None] | None = None
 
     @property
@@ -82,6 +85,8 @@ class Run:
         numbers: WorkerNumbers,
     ) -> None:
         self._client = make_client(None)
+        self._asking = make_client(None)
+        """Connections for taking alone: they can be hung up."""
         self._perform = perform
         self._settings = settings
         self._numbers = numbers
@@ -92,7 +97,7 @@ class Run:
         self._hurry = asyncio.Event()
         self._met = False
         self._backoff = Backoff(first=0.1, most=10.0)
-        self._outbox = Outbox(self._client, settings.worker_id, self._settled)
+        self._outbox = Outbox(self._client, settings.worker_id, settings.lease, self._settled)
         self._keeper = Keeper(make_client, settings.worker_id, settings.lease, self._lose)
 
     # ------------------------------------------------------------------ life
@@ -127,16 +132,19 @@ class Run:
 
     async def _wind_down(self, taker: asyncio.Task[None], reporter: asyncio.Task[None]) -> None:
         self._stopping.set()
+        self._room.set()
+        self._asking.hang_up()
+        await asyncio.wait({taker}, timeout=LONGEST_GOODBYE)
         taker.cancel()
         await asyncio.wait({taker})
         if self._tasks:
             await self._until_done(self._settings.shutdown_timeout)
         for job in self._open.values():
-            if job.task is not None:
+            if job.task is not None and not job.finished:
                 job.task.cancel()
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=LAST_WORDS)
-        unfinished = [job for job in self._open.values() if job.task is not None]
+        unfinished = [job for job in self._open.values() if not job.finished]
         await asyncio.gather(*map(self._release, unfinished))
         if not await self._outbox.emptied(LAST_WORDS):
             self._say("reports not delivered; their leases will end", level="error", reports=len(self._outbox))
@@ -144,6 +152,7 @@ class Run:
         await asyncio.wait({reporter})
         await self._keeper.close()
         await self._client.close()
+        await self._asking.close()
         self._say("worker stopped", **msgspec.structs.asdict(self._numbers))
 
     async def _until_done(self, seconds: float) -> None:
@@ -166,17 +175,22 @@ class Run:
                 continue
             began = monotonic()
             try:
-                events = await self._client.take(
+                events = await self._asking.take(
                     settings.tags, settings.worker_id, limit=free, wait=settings.wait, lease=settings.lease
                 )
             except EventHubError as error:
+                if self._stopping.is_set():
+                    return
                 if not self._met and not isinstance(error, ServerUnavailable):
                     raise  # a wrong key or tag: no waiting will cure it
                 await self._pause(error)
                 continue
             self._met = True
+            self._outbox.hub_is_back()
             for event in events:
                 self._begin(event)
+            if self._stopping.is_set():
+                return
             if events or monotonic() - began >= settings.wait / 2 > 0:
                 self._backoff.reset()
             else:  # it would not wait: it is about to stop, perhaps
@@ -197,6 +211,8 @@ class Run:
             self._abandon(older)
         job = self._open[event.id] = Job(Kept(event, self._settings.lease, monotonic()))
         self._keeper.keep(job.kept)
+        if self._stopping.is_set():
+            return  # it came too late: it is given back
         job.task = asyncio.create_task(self._handle(job), name=f"eventhub-handler-{event.id}")
         self._tasks.add(job.task)
         job.task.add_done_callback(self._free)
@@ -213,7 +229,7 @@ class Run:
             return  # lost, or given back by who stops us
         if job.lost:
             return
-        job.task = None
+        job.finished = True
         self._keeper.forget(job.kept)
         milliseconds = min(int((perf_counter() - started) * 1000), LONGEST_EXECUTION)
         report = Report(
@@ -246,7 +262,7 @@ class Run:
     def _lose(self, kept: Kept) -> None:
         """A heartbeat was refused. What has ended meanwhile is judged by the answer to its report."""
         job = self._open.get(kept.event.id)
-        if job is not None and job.kept is kept and job.task is not None:
+        if job is not None and job.kept is kept and not job.finished:
             del self._open[kept.event.id]
             self._abandon(job)
 
@@ -254,7 +270,7 @@ class Run:
         """Somebody else has the event now: what runs for it here is in vain."""
         job.lost = True
         self._keeper.forget(job.kept)
-        if job.task is not None:
+        if job.task is not None and not job.finished:
             job.task.cancel()
             self._numbers.lost += 1
             self._say("claim lost", job.event, level="warning")
