@@ -42,7 +42,7 @@ def various() -> list[NewEvent]:
 
 async def in_every_state(store: Store) -> list[QueuedEvent]:
     """Many events, and of each kind some in each state; newest first."""
-    await publish(store, *various())
+    numbers = await publish(store, *various())
     outcomes = itertools.cycle(
         [
             Complete(),
@@ -58,7 +58,7 @@ async def in_every_state(store: Store) -> list[QueuedEvent]:
         claims = await take(store, 45, queue=queue)
         reports = [Report(c.held, o) for c, o in zip(claims, outcomes, strict=False) if o is not None]
         await store.settle(reports, now=at(1))
-    return [event for number in range(1000, -1, -1) if (event := await store.event(number)) is not None]
+    return [event for number in reversed(numbers) if (event := await store.event(number)) is not None]
 
 
 @pytest.fixture

@@ -102,7 +102,7 @@ class Planner:
 
     def plan(self, name: str, arguments: str, mode: str, *, run: bool = False) -> list[dict[str, Any]]:
         """The nodes of the statement's plan; when it is run, with the rows that each of them gave."""
-        return self.loop.run_until_complete(self._plan(name, arguments, mode, "ANALYZE, " if run else ""))
+        return self.loop.run_until_complete(self._plan(name, arguments, mode, "ANALYZE, BUFFERS, " if run else ""))
 
     async def _plan(self, name: str, arguments: str, mode: str, run: str) -> list[dict[str, Any]]:
         async with self.connection.transaction():

@@ -3,29 +3,33 @@
 SELECT id, tags FROM eventhub.routes WHERE $1::text IS NULL OR queue = $1;
 
 -- name: events_recent
--- All events, or with $4 the completed ones: neither open nor given up. In every list the ids of the page are found
--- first and only they are told in full; OFFSET 0 makes that second step a look-up for each.
+-- All events, or with $4 the completed ones: neither open nor given up. That is asked with coalesce, as the planner
+-- believes that IS NULL is rare and would sort all events rather than walk to the end of the page. In every list the
+-- ids of the page are found first and only they are told in full; OFFSET 0 makes that second step a look-up for each.
 SELECT s.* FROM (
   SELECT e.id FROM eventhub.events e
   WHERE e.id < $1
     AND (NOT $4::boolean OR (
-      (SELECT d.id FROM eventhub.deliveries d WHERE d.id = e.id) IS NULL
-      AND (SELECT l.id FROM eventhub.dead_letters l WHERE l.delivery_id = e.id AND l.retried_at IS NULL) IS NULL))
+      coalesce((SELECT false FROM eventhub.deliveries d WHERE d.id = e.id), true)
+      AND coalesce((SELECT false FROM eventhub.dead_letters l
+                   WHERE l.delivery_id = e.id AND l.retried_at IS NULL), true)))
   ORDER BY e.id DESC LIMIT $2 OFFSET $3) f
 CROSS JOIN LATERAL (SELECT * FROM eventhub.event_states v WHERE v.id = f.id OFFSET 0) s
 ORDER BY s.id DESC;
 
 -- name: events_routed
--- The newest of each route, merged by id. The pair is compared, where e.route = w.route would do, so that only the index
--- by route gives the order: by the primary key a rare route would be looked for among all events.
+-- The newest of each route, merged by id. Whole rows are compared, where e.route = w.route would do: so only the index
+-- by route gives the order (by the primary key a rare route would be looked for among all events), and no statistics,
+-- however old, make the planner believe that there is so little to read that it may as well be sorted.
 SELECT s.* FROM (
   SELECT c.id FROM unnest($5::integer[]) AS w(route)
   CROSS JOIN LATERAL (
     SELECT e.id FROM eventhub.events e
     WHERE e.route >= w.route AND (e.route, e.id) < (w.route, $1)
       AND (NOT $4::boolean OR (
-        (SELECT d.id FROM eventhub.deliveries d WHERE d.id = e.id) IS NULL
-        AND (SELECT l.id FROM eventhub.dead_letters l WHERE l.delivery_id = e.id AND l.retried_at IS NULL) IS NULL))
+        coalesce((SELECT false FROM eventhub.deliveries d WHERE d.id = e.id), true)
+        AND coalesce((SELECT false FROM eventhub.dead_letters l
+                   WHERE l.delivery_id = e.id AND l.retried_at IS NULL), true)))
     ORDER BY e.route DESC, e.id DESC LIMIT $2::bigint + $3::bigint) c
   ORDER BY c.id DESC LIMIT $2 OFFSET $3) f
 CROSS JOIN LATERAL (SELECT * FROM eventhub.event_states v WHERE v.id = f.id OFFSET 0) s
@@ -34,14 +38,15 @@ ORDER BY s.id DESC;
 -- name: events_typed
 -- The newest of a type on each route, merged by id: a list by type alone asks for all routes.
 SELECT s.* FROM (
-  SELECT c.id FROM unnest($5::integer[]) AS w(route)
+  SELECT c.id FROM (SELECT route, $6::text AS type FROM unnest($5::integer[]) AS r(route) OFFSET 0) w
   CROSS JOIN LATERAL (
     SELECT e.id FROM eventhub.events e
-    WHERE e.type = $6 AND e.route >= w.route AND (e.route, e.id) < (w.route, $1)
+    WHERE (e.type, e.route) >= (w.type, w.route) AND (e.type, e.route, e.id) < (w.type, w.route, $1)
       AND (NOT $4::boolean OR (
-        (SELECT d.id FROM eventhub.deliveries d WHERE d.id = e.id) IS NULL
-        AND (SELECT l.id FROM eventhub.dead_letters l WHERE l.delivery_id = e.id AND l.retried_at IS NULL) IS NULL))
-    ORDER BY e.route DESC, e.id DESC LIMIT $2::bigint + $3::bigint) c
+        coalesce((SELECT false FROM eventhub.deliveries d WHERE d.id = e.id), true)
+        AND coalesce((SELECT false FROM eventhub.dead_letters l
+                   WHERE l.delivery_id = e.id AND l.retried_at IS NULL), true)))
+    ORDER BY e.type DESC, e.route DESC, e.id DESC LIMIT $2::bigint + $3::bigint) c
   ORDER BY c.id DESC LIMIT $2 OFFSET $3) f
 CROSS JOIN LATERAL (SELECT * FROM eventhub.event_states v WHERE v.id = f.id OFFSET 0) s
 ORDER BY s.id DESC;
@@ -81,8 +86,8 @@ WITH RECURSIVE walk (route, below, hit, found) AS (
          CASE WHEN d.event_id = e.id THEN e.id END, w.found + (d.event_id = e.id)::integer
   FROM walk w
   CROSS JOIN LATERAL (SELECT e.id FROM eventhub.events e
-                      WHERE e.type = $5 AND e.route >= w.route AND (e.route, e.id) < (w.route, w.below)
-                      ORDER BY e.route DESC, e.id DESC LIMIT 1) e
+                      WHERE (e.type, e.route) >= ($5, w.route) AND (e.type, e.route, e.id) < ($5, w.route, w.below)
+                      ORDER BY e.type DESC, e.route DESC, e.id DESC LIMIT 1) e
   CROSS JOIN LATERAL (SELECT d.event_id FROM eventhub.deliveries d
                       WHERE d.state = 0 AND d.route = w.route AND d.event_id <= e.id
                       ORDER BY d.event_id DESC LIMIT 1) d
@@ -123,7 +128,7 @@ CROSS JOIN LATERAL (SELECT * FROM eventhub.event_states v WHERE v.id = f.id OFFS
 ORDER BY s.id DESC;
 
 -- name: count_recent
--- Completed ($1) is what is left when the unfinished are taken away: they are few, and need not be looked for one by one.
+-- Completed ($1) is what is left when the unfinished are taken away, which need not be looked for one by one.
 SELECT (SELECT count(*) FROM eventhub.events)
        - CASE WHEN $1::boolean THEN (SELECT count(*) FROM eventhub.unfinished) ELSE 0 END;
 

@@ -7,21 +7,22 @@ FROM eventhub_deliveries d JOIN eventhub_events e ON e.id = d.event_id
 WHERE d.state = 0 AND d.route = :route ORDER BY d.event_id LIMIT :limit;
 
 -- name: claim_routes
--- Several routes: the first few of each, merged by age; reading a few too many locks nothing here.
+-- Several routes: the first few of each, merged by age; reading a few too many locks nothing here. A CROSS JOIN keeps
+-- its order, whatever the statistics: from the routes to their deliveries, never back.
 SELECT d.id, d.fence, d.attempts, d.failures, d.lane, d.max_attempts, e.type, e.payload, e.metadata, e.tags, e.title,
        e.description, e.ordering_key, e.idempotency_key, e.created_at, d.event_id,
        (SELECT r.queue FROM eventhub_routes r WHERE r.id = d.route)
 FROM carray(:routes) r
-JOIN eventhub_deliveries d ON d.id IN (SELECT x.id FROM eventhub_deliveries x WHERE x.state = 0 AND x.route = r.value
-                              ORDER BY x.event_id LIMIT :limit)
-JOIN eventhub_events e ON e.id = d.event_id
+CROSS JOIN eventhub_deliveries d ON d.id IN (SELECT x.id FROM eventhub_deliveries x
+                                             WHERE x.state = 0 AND x.route = r.value ORDER BY x.event_id LIMIT :limit)
+CROSS JOIN eventhub_events e ON e.id = d.event_id
 ORDER BY d.event_id LIMIT :limit;
 
 -- name: ready_routes
 -- One look-up a route and at most :most entries of each, whatever the backlog: the most urgent first, then the oldest.
 SELECT r.tags FROM eventhub_routes r
-JOIN eventhub_deliveries d ON d.id IN (SELECT n.id FROM eventhub_deliveries n WHERE n.state = 0 AND n.route = r.id
-                                       ORDER BY n.event_id LIMIT :most)
+CROSS JOIN eventhub_deliveries d ON d.id IN (SELECT n.id FROM eventhub_deliveries n WHERE n.state = 0 AND n.route = r.id
+                                             ORDER BY n.event_id LIMIT :most)
 WHERE r.queue = :queue ORDER BY r.priority DESC, d.event_id;
 
 -- name: claim_ids

@@ -2,10 +2,10 @@
 -- The first of each route, merged by age: the rest of the backlog is not looked at.
 SELECT d.id, e.type
 FROM eventhub_routes r
-JOIN eventhub_deliveries d ON d.id IN (SELECT n.id FROM eventhub_deliveries n
-                                       WHERE n.state = 0 AND n.route = r.id AND n.event_id > :after_id
-                                       ORDER BY n.event_id LIMIT :limit)
-JOIN eventhub_events e ON e.id = d.event_id
+CROSS JOIN eventhub_deliveries d ON d.id IN (SELECT n.id FROM eventhub_deliveries n
+                                             WHERE n.state = 0 AND n.route = r.id AND n.event_id > :after_id
+                                             ORDER BY n.event_id LIMIT :limit)
+CROSS JOIN eventhub_events e ON e.id = d.event_id
 WHERE r.queue = :queue ORDER BY d.event_id LIMIT :limit;
 
 -- name: event

@@ -15,11 +15,11 @@ SELECT * FROM eventhub_event_states WHERE id IN (
 ORDER BY id DESC;
 
 -- name: events_routed
--- The newest of each route, merged by id; the index is named because by the primary key a rare route would be looked for
--- among all events.
+-- The newest of each route, merged by id. The index is named, because by the primary key a rare route would be looked
+-- for among all events; and a CROSS JOIN keeps its order, so that it goes from the routes to their events, never back.
 SELECT * FROM eventhub_event_states WHERE id IN (
   SELECT e.id FROM carray(:routes) w
-  JOIN eventhub_events e ON e.id IN (
+  CROSS JOIN eventhub_events e ON e.id IN (
     SELECT x.id FROM eventhub_events x INDEXED BY eventhub_events_route
     WHERE x.route = w.value AND x.id < :before
       AND (NOT :completed OR (
@@ -33,7 +33,7 @@ ORDER BY id DESC;
 -- The newest of a type on each route, merged by id: a list by type alone asks for all routes.
 SELECT * FROM eventhub_event_states WHERE id IN (
   SELECT e.id FROM carray(:routes) w
-  JOIN eventhub_events e ON e.id IN (
+  CROSS JOIN eventhub_events e ON e.id IN (
     SELECT x.id FROM eventhub_events x INDEXED BY eventhub_events_type
     WHERE x.type = :type AND x.route = w.value AND x.id < :before
       AND (NOT :completed OR (
@@ -54,9 +54,9 @@ ORDER BY id DESC;
 -- What is ready has an index by route; what waits or stands behind is few beside it and is looked through.
 WITH found (id) AS (
   SELECT d.event_id FROM carray(:routes) w
-  JOIN eventhub_deliveries d ON d.id IN (SELECT n.id FROM eventhub_deliveries n
-                                         WHERE n.state = 0 AND n.route = w.value AND n.event_id < :before
-                                         ORDER BY n.event_id DESC LIMIT :limit + :offset)
+  CROSS JOIN eventhub_deliveries d ON d.id IN (SELECT n.id FROM eventhub_deliveries n
+                                               WHERE n.state = 0 AND n.route = w.value AND n.event_id < :before
+                                               ORDER BY n.event_id DESC LIMIT :limit + :offset)
   UNION ALL
   SELECT h.event_id FROM eventhub_deliveries h INDEXED BY eventhub_deliveries_waiting
   WHERE h.state = 3 AND h.event_id < :before AND h.route IN (SELECT value FROM carray(:routes))
@@ -86,11 +86,11 @@ found (id) AS (
   SELECT hit FROM walk WHERE hit IS NOT NULL
   UNION ALL
   SELECT h.event_id FROM eventhub_deliveries h INDEXED BY eventhub_deliveries_waiting
-  JOIN eventhub_events e ON e.id = h.event_id
+  CROSS JOIN eventhub_events e ON e.id = h.event_id
   WHERE h.state = 3 AND h.event_id < :before AND h.route IN (SELECT value FROM carray(:routes)) AND +e.type = :type
   UNION ALL
   SELECT h.event_id FROM eventhub_deliveries h INDEXED BY eventhub_deliveries_behind
-  JOIN eventhub_events e ON e.id = h.event_id
+  CROSS JOIN eventhub_events e ON e.id = h.event_id
   WHERE h.state = 2 AND h.event_id < :before AND h.route IN (SELECT value FROM carray(:routes)) AND +e.type = :type)
 SELECT * FROM eventhub_event_states
 WHERE id IN (SELECT id FROM found ORDER BY id DESC LIMIT :limit OFFSET :offset) ORDER BY id DESC;
@@ -116,7 +116,7 @@ SELECT * FROM eventhub_event_states WHERE id IN (
 ORDER BY id DESC;
 
 -- name: count_recent
--- Completed is what is left when the unfinished are taken away: they are few, and need not be looked for one by one.
+-- Completed is what is left when the unfinished are taken away, which need not be looked for one by one.
 SELECT (SELECT count(*) FROM eventhub_events)
        - CASE WHEN :completed THEN (SELECT count(*) FROM eventhub_unfinished) ELSE 0 END;
 
