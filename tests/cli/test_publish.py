@@ -1,0 +1,146 @@
+"""``eventhub publish``: over HTTP or into the database, by a rule that can be seen."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eventhub import blocking
+from tests.cli.support import Command
+from tests.client.support import Hub, free_port
+
+
+@pytest.fixture(scope="module")
+def hub(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hub]:
+    with Hub(tmp_path_factory.mktemp("hub"), "hub.db") as running:
+        yield running
+
+
+def publish(eventhub: Command, *arguments: str, stdin: str | None = None, **variables: str) -> int:
+    done = eventhub("publish", *arguments, stdin=stdin, env=variables)
+    assert done.returncode == 0, done.stderr
+    return int(done.stdout)
+
+
+def test_over_http(eventhub: Command, hub: Hub):
+    event_id = publish(
+        eventhub,
+        *("--url", hub.url, "--tags", "email, sms", "--title", "Hello", "--description", "More", "--type", "mail.due"),
+        *("--data", '{"a": 1}', "--metadata", "m=1=2", "--metadata", "n=", "--ordering-key", "k", "--priority", "3"),
+    )
+    with blocking.Client(hub.url) as client:
+        found = client.event(event_id)
+    assert (found.tags, found.title, found.description) == ("email, sms", "Hello", "More")
+    assert (found.event_type, found.payload, found.ordering_key) == ("mail.due", {"a": 1}, "k")
+    assert found.metadata == {"m": "1=2", "n": ""}
+
+
+def test_the_payload_comes_from_a_file_or_standard_input(eventhub: Command, hub: Hub):
+    (eventhub.directory / "payload.json").write_text('["from a file"]')
+    from_file = publish(eventhub, "--url", hub.url, "--tags", "a", "--data", "@payload.json")
+    from_input = publish(eventhub, "--url", hub.url, "--tags", "a", "--data", "-", stdin='"from input"')
+    nothing = publish(eventhub, "--url", hub.url, "--tags", "a")
+    negative = publish(eventhub, "--url", hub.url, "--tags", "a", "--data", "-7")
+    with blocking.Client(hub.url) as client:
+        payloads = [client.event(each).payload for each in (from_file, from_input, nothing, negative)]
+    assert payloads == [["from a file"], "from input", None, -7]
+
+
+def test_the_same_idempotency_key_is_the_same_event(eventhub: Command, hub: Hub):
+    arguments = ("--tags", "a", "--data", "1", "--idempotency-key", "one")
+    first = publish(eventhub, "--url", hub.url, *arguments)
+    assert publish(eventhub, "--url", hub.url, *arguments) == first
+    other = eventhub("publish", "--url", hub.url, "--tags", "a", "--data", "2", "--idempotency-key", "one")
+    assert (other.returncode, other.stdout) == (1, "")
+
+
+def test_into_the_database_as_the_server_would(eventhub: Command, store_url: str):
+    assert eventhub("migrate", "--db", store_url).returncode == 0
+    job = publish(eventhub, "--db", store_url, "--tags", "email", "--title", "Hello", "--data", "[1]")
+    broadcast = publish(eventhub, "--db", store_url, "--type", "order.placed")
+    queued = publish(eventhub, "--db", store_url, "--type", "invoice.paid", "--queue", "invoices")
+    found = {each: eventhub.json("events", "show", str(each), "--db", store_url) for each in (job, broadcast, queued)}
+    assert (found[job]["queue"], found[job]["type"], found[job]["status"]) == ("work", "job", "PENDING")
+    assert (found[job]["payload"], found[job]["title"]) == ([1], "Hello")
+    assert found[broadcast]["status"] == "COMPLETED"
+    assert (found[queued]["queue"], found[queued]["status"]) == ("invoices", "PENDING")
+    with blocking.EventQueue(store_url, queue="invoices") as queue:
+        assert queue.poll().id == queued
+
+
+def test_a_worker_over_http_takes_what_was_published_into_the_database(eventhub: Command, hub: Hub):
+    db = str(hub.directory / "hub.db")
+    event_id = publish(eventhub, "--db", db, "--tags", "straight", "--data", '{"n": 1}')
+    with blocking.Client(hub.url) as client:
+        (taken,) = client.take("straight", "w", wait=10)
+    assert (taken.id, taken.payload, taken.max_retries, taken.event_type) == (event_id, {"n": 1}, 3, None)
+
+
+def test_which_way_it_goes(eventhub: Command, hub: Hub, sqlite_path: Path):
+    assert eventhub("migrate", "--db", str(sqlite_path)).returncode == 0
+    nowhere = f"http://127.0.0.1:{free_port()}"
+
+    def in_database() -> int:
+        return len(eventhub.json("events", "list", "--db", str(sqlite_path))["events"])
+
+    publish(eventhub, "--tags", "a", EVENTHUB_DB=str(sqlite_path))
+    assert in_database() == 1
+    publish(eventhub, "--tags", "a", EVENTHUB_DB=str(sqlite_path), EVENTHUB_URL=hub.url)
+    assert in_database() == 1
+    publish(eventhub, "--tags", "a", "--url", hub.url, EVENTHUB_URL=nowhere, EVENTHUB_DB=str(sqlite_path))
+    assert in_database() == 1
+    publish(eventhub, "--db", str(sqlite_path), "--tags", "a", EVENTHUB_URL=nowhere)
+    assert in_database() == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--db", "a.db", "--url", "http://h", "--tags", "a"], "keep one"),
+        (["--url", "http://h", "--title", "neither"], "--tags"),
+        (["--url", "http://h", "--tags", " , "], "--tags"),
+        (["--url", "http://h", "--tags", "a", "--queue", "q"], "--queue"),
+        (["--url", "http://h", "--tags", "a", "--metadata", "m"], "name=value"),
+        (["--url", "http://h", "--tags", "a", "--data", "@nowhere.json"], "cannot be read"),
+        (["--url", "localhost:8080", "--tags", "a"], "http://127.0.0.1:8080"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_wrong_call(eventhub: Command, arguments: list[str], said: str):
+    done = eventhub("publish", *arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("data", ["{a: 1}", "hello", "NaN", "", '{"a": 1, "a": 2}'])
+def test_what_is_not_json_is_refused(eventhub: Command, hub: Hub, data: str):
+    done = eventhub("publish", "--url", hub.url, "--tags", "a", "--data", data)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "--data" in done.stderr
+
+
+def test_publishing_creates_no_database(eventhub: Command):
+    done = eventhub("publish", "--tags", "a")
+    assert done.returncode == 1
+    assert "There is no database" in done.stderr
+    assert list(eventhub.directory.iterdir()) == []
+
+
+def test_the_key_comes_from_the_variable_and_is_never_shown(eventhub: Command, tmp_path: Path):
+    with Hub(tmp_path, "hub.db") as locked:
+        made: dict[str, Any] = locked.command.json("keys", "create", "p", "--scopes", "publish", "--db", "hub.db")
+        refused = eventhub("publish", "--url", locked.url, "--tags", "a")
+        assert (refused.returncode, refused.stdout) == (1, "")
+        assert publish(eventhub, "--url", locked.url, "--tags", "a", EVENTHUB_KEY=made["key"])
+        assert publish(eventhub, "--url", locked.url, "--tags", "a", "--key", made["key"])
+        told = eventhub("doctor", "--db", str(tmp_path / "hub.db"), "--json", env={"EVENTHUB_KEY": made["key"]})
+    assert made["key"] not in told.stdout + told.stderr
+    shown = {each["name"]: each["value"] for each in json.loads(told.stdout)["settings"]}
+    assert shown["key"] == "***"
+
+
+def test_as_json(eventhub: Command, hub: Hub):
+    assert eventhub.json("publish", "--url", hub.url, "--tags", "a")["id"] > 0
