@@ -10,7 +10,8 @@ import msgspec
 from msgspec import UNSET
 
 from eventhub.core.events import QueuedEvent, Status
-from eventhub.errors import InvalidEventError
+from eventhub.core.matching import check_type, parse_tags
+from eventhub.errors import InvalidEventError, InvalidPayloadError
 from eventhub.http.bodies import EventBody, NewEventBody
 from eventhub.http.problems import Problem
 from eventhub.observe.tracing import remember_trace
@@ -38,19 +39,41 @@ class Publisher:
         """One event, checked against the rules and against what the key may publish."""
         if key is not None and body.idempotency_key not in (None, key):
             raise Problem(422, "invalid-event", "The idempotency keys in header and body differ; keep one.")
-        return self._allowed(self._composer.one(self._fields(body, ask, key), None, {}), ask.principal)
+        return self._allowed(self._composed(body, self._fields(body, ask, key)), ask.principal)
 
-    def compose_many(self, bodies: Sequence[NewEventBody], ask: Ask, key: str | None) -> list[NewEvent]:
-        """All events of a batch; a key of the batch becomes one for each of them that has none."""
+    def compose_many(self, bodies: Sequence[NewEventBody], ask: Ask, key: str | None, *, under: str) -> list[NewEvent]:
+        """All events of a batch, which are in its body under this pointer.
+
+        A key of the batch becomes one for each of them that has none.
+        """
         fields = []
         for place, body in enumerate(bodies):
             try:
                 fields.append(self._fields(body, ask, None if key is None else f"{key}/{place}"))
             except Problem as problem:
-                problem.detail = f"Event {place} of the batch (counted from 0): {problem.detail}"
-                problem.more = {"pointer": f"/events/{place}"}
-                raise
-        return [self._allowed(event, ask.principal) for event in self._composer.many(fields)]
+                raise _of_batch(problem, under, place) from None
+        try:
+            events = self._composer.many(fields)
+        except InvalidEventError:
+            self._blame(bodies, fields, under)
+            raise
+        return [self._allowed(event, ask.principal) for event in events]
+
+    def _composed(self, body: NewEventBody, fields: dict[str, Any]) -> NewEvent:
+        try:
+            return self._composer.one(fields, None, {})
+        except InvalidPayloadError:
+            raise  # which has answers of its own
+        except InvalidEventError as error:
+            raise Problem(422, "invalid-event", str(error), pointer=_at_fault(body)) from None
+
+    def _blame(self, bodies: Sequence[NewEventBody], fields: list[dict[str, Any]], under: str) -> None:
+        """Find the first event of a batch that cannot be composed, and point to what is wrong with it."""
+        for place, (body, given) in enumerate(zip(bodies, fields, strict=True)):
+            try:
+                self._composed(body, given)
+            except Problem as problem:
+                raise _of_batch(problem, under, place) from None
 
     def _fields(self, body: NewEventBody, ask: Ask, key: str | None) -> dict[str, Any]:
         if body.event_type is not None and body.type is not None and body.event_type != body.type:
@@ -104,6 +127,28 @@ class Publisher:
             ordering_key=event.ordering_key or UNSET,
             idempotency_key=event.idempotency_key or UNSET,
         )
+
+
+def _at_fault(body: NewEventBody) -> str:
+    """A pointer to the member that broke the rules of composing, which its type alone cannot say."""
+    named = (
+        ("/tags", parse_tags, body.tags),
+        ("/event_type", check_type, body.event_type),
+        ("/type", check_type, body.type),
+    )
+    for pointer, check, value in named:
+        try:
+            if value is not None:
+                check(value)
+        except InvalidEventError:
+            return pointer
+    return "" if body.deliver_at is None else "/deliver_at"
+
+
+def _of_batch(problem: Problem, under: str, place: int) -> Problem:
+    detail = f"Event {place} of the batch (counted from 0): {problem.detail}"
+    pointer = f"{under}/{place}{problem.more.get('pointer', '')}"
+    return Problem(problem.status, problem.kind, detail, pointer=pointer)
 
 
 def job_type(kind: str) -> Any:

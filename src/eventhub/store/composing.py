@@ -7,7 +7,7 @@ bulk publishing spends most of its Python time in this module.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Any, Final, TypedDict
 
@@ -197,7 +197,10 @@ def _due(delay: object, deliver_at: object) -> dict[str, Any]:
     if deliver_at is not None:
         if not isinstance(deliver_at, datetime) or deliver_at.tzinfo is None:
             raise InvalidEventError(f"deliver_at is {deliver_at!r}; give a datetime with a time zone.")
-        return {"deliver_at": deliver_at}
+        try:
+            return {"deliver_at": deliver_at.astimezone(UTC)}
+        except OverflowError:
+            raise InvalidEventError(f"deliver_at is {deliver_at.isoformat()}; in UTC there is no such time.") from None
     try:
         wait = delay if isinstance(delay, timedelta) else timedelta(seconds=delay)  # type: ignore[arg-type]
     except (TypeError, ValueError, OverflowError):

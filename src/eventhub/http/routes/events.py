@@ -93,11 +93,14 @@ def _cloud_event(ask: Ask, key: str | None) -> NewEventBody:
 async def publish_batch(ask: Ask) -> Answer:
     """Up to 1,000 events, all of them or none."""
     service = ask.service
+    under = ""
     if ask.body is None:
         bodies = cloud_events.from_batch(ask.raw)
+    elif isinstance(ask.body, NewEventBatch):
+        bodies, under = ask.body.events, "/events"
     else:
-        bodies = ask.body.events if isinstance(ask.body, NewEventBatch) else ask.body
-    events = service.publisher.compose_many(bodies, ask, key_in(ask))
+        bodies = ask.body
+    events = service.publisher.compose_many(bodies, ask, key_in(ask), under=under)
     await service.check_room(len(events))
     published = await service.store.publish(events)
     again = sum(event.duplicate for event in published)
