@@ -1,10 +1,12 @@
 """Fixtures of the documentation tests."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.cli.support import Command
+from tests.client.support import Hub
 
 
 @pytest.fixture
@@ -13,3 +15,10 @@ def eventhub(tmp_path: Path) -> Command:
     directory = tmp_path / "work"
     directory.mkdir()
     return Command(directory)
+
+
+@pytest.fixture
+def hub(tmp_path: Path) -> Iterator[Hub]:
+    """A server for examples that speak to one."""
+    with Hub(tmp_path, "hub.db") as running:
+        yield running

@@ -16,6 +16,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 POSTGRES = re.compile(r"postgresql://[^\"'\s]+")
+HUB = "http://127.0.0.1:8080"
 PROMISED = re.compile(r"# → (.*)$", re.MULTILINE)
 LINK = re.compile(r"\]\((?!https?://|#)([^)#]+)")
 
@@ -50,6 +51,8 @@ def test_an_example_runs_and_prints_what_it_promises(text: str, eventhub: Comman
     if POSTGRES.search(text):
         url = request.getfixturevalue("postgres_url")
         text = POSTGRES.sub(lambda _: url, text)
+    if HUB in text:
+        text = text.replace(HUB, request.getfixturevalue("hub").url)
     printed = iter(run_python(text, eventhub))
     for promised in PROMISED.findall(text):
         assert promised in printed, f"{promised!r} was not printed, or not in its place"
@@ -58,7 +61,7 @@ def test_an_example_runs_and_prints_what_it_promises(text: str, eventhub: Comman
 def test_the_commands_of_the_readme_work_on_what_its_examples_made(eventhub: Command):
     readme = ROOT / "README.md"
     for text in blocks(readme, "python"):
-        if not POSTGRES.search(text):
+        if not POSTGRES.search(text) and HUB not in text:
             run_python(text, eventhub)
     lines = [line for text in blocks(readme, "console") for line in text.splitlines()]
     commands = [line.removeprefix("$ eventhub ") for line in lines if line.startswith("$ eventhub ")]
