@@ -179,6 +179,15 @@ class Wire:
         got = {name.lower(): value for name, value in response.getheaders()}
         return check(Answer(response.status, got, response.read()))
 
+    def line(self) -> bytes:
+        """The next line, and not a byte more."""
+        read = b""
+        while not read.endswith(b"\r\n"):
+            byte = self._socket.recv(1)
+            assert byte, f"the server hung up after {read!r}"
+            read += byte
+        return read[:-2]
+
     def hang_up(self) -> None:
         self._socket.close()
 
