@@ -136,6 +136,28 @@ async def test_a_publish_that_races_with_sitting_down_is_never_missed(live: Work
             assert [claim.event.id for claim in await task] == [number]
 
 
+async def test_a_look_that_comes_while_a_waiter_is_still_asking_does_not_pass_it_over(
+    live: WorkQueue, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("eventhub.queue.work.waiting_room.LOOK_SECONDS", 1000.0)
+    (bystander,) = waiting(live, 1, "sms")
+    await until(lambda: live.room.waiting == 1)
+    claim_for_real = store.claim
+
+    async def claim(*args: Any, **named: Any) -> Any:
+        store.claim = claim_for_real  # type: ignore[method-assign]
+        claims = await claim_for_real(*args, **named)
+        looks = live.room.looks
+        await publish(live)
+        await until(lambda: live.room.looks > looks)
+        return claims
+
+    store.claim = claim  # type: ignore[method-assign]
+    async with asyncio.timeout(SOON):
+        assert len(await live.take(ME, "email", wait=SOON)) == 1
+    bystander.cancel()
+
+
 async def test_a_due_retry_ends_the_wait_without_a_publish(make_work: MakeWork) -> None:
     queue = make_work(clock=None, retry_after=0.2)
     number = await picked(queue)

@@ -27,13 +27,13 @@ class Sightings:
         self._store = store
         self._queue = queue
         self._now = now
-        self._pending: dict[str, str] = {}
+        self._pending: dict[str, tuple[str, datetime | None]] = {}
         self._written_at = -WRITE_SECONDS
         self._writing: asyncio.Task[None] | None = None
         self._one_at_a_time = asyncio.Lock()
 
     def note(self, worker: str, action: str) -> None:
-        self._pending[worker] = action
+        self._pending[worker] = action, self._now()
         if self._writing is None or self._writing.done():
             self._writing = asyncio.create_task(self._write_later())
 
@@ -45,8 +45,9 @@ class Sightings:
                 return
             self._written_at = asyncio.get_running_loop().time()
             try:
-                sightings = [Sighting(self._queue, worker, action) for worker, action in pending.items()]
-                await self._store.see_workers(sightings, now=self._now())
+                for now in {now: None for _, now in pending.values()}:  # only an injected clock has more than one
+                    seen = [Sighting(self._queue, name, action) for name, (action, at) in pending.items() if at == now]
+                    await self._store.see_workers(seen, now=now)
             except BaseException:
                 self._pending = pending | self._pending
                 raise

@@ -108,8 +108,8 @@ class WaitingRoom:
 
     @property
     def waiting(self) -> int:
-        """How many sit here."""
-        return sum(len(group) for group in self._groups.values())
+        """How many sit here and are not being served."""
+        return sum(not waiter.busy for waiter in self._everybody())
 
     async def take(self, waiter: Waiter, wait: float) -> list[Claim]:
         """Claims for a waiter, at once or within ``wait`` seconds; none when the room is closed before."""
@@ -161,8 +161,10 @@ class WaitingRoom:
             self._at_the_door -= 1
             waiter.busy = False
             if claims == []:
-                self._see_to_it(seen)
-            elif self.waiting > 1:  # there may be more, or it was given back: those who sit behind us want to know
+                # The loop may have looked meanwhile, and passed us over because we were busy.
+                self._see_to_it(seen if self._mark() == seen else None)
+            elif len(self._groups) > 1 or len(self._groups.get(waiter.tags, ())) > 1:
+                # There may be more, or it was given back: those who sit behind us want to know.
                 self._see_to_it(None)
         if not claims and waiter.time_is_up:
             waiter.say([])
