@@ -64,12 +64,12 @@ OWNER: Final = Principal("", "owner", Scopes.parse([ADMIN]))
 NOBODY: Final = Principal("", "nobody", Scopes.none())
 
 
-class Remembered(msgspec.Struct, frozen=True):
-    """A key as it was read; ``principal`` is None when this version does not know its scopes."""
+class Remembered(msgspec.Struct):
+    """A key as it was read. Its ``principal`` is made when it is first let in, so that no refusal costs more by it."""
 
     key: ApiKey
-    principal: Principal | None
     until: float
+    principal: Principal | None = None
 
 
 def is_live(key: ApiKey, now: datetime) -> bool:
@@ -223,8 +223,12 @@ class KeyRing:
         now = self._clock.now()
         if known is None or not right or not is_live(known.key, now):
             return None
-        if known.principal is not None:
-            self._note_use(known.key, now)
+        if known.principal is None:
+            try:
+                known.principal = Principal(known.key.id, known.key.name, Scopes.parse(known.key.scopes))
+            except InvalidKeyError:  # a later version knows scopes that this one does not
+                return None
+        self._note_use(known.key, now)
         return known.principal
 
     async def _look(self, key_id: str) -> Remembered | None:
@@ -240,10 +244,7 @@ class KeyRing:
         key = await self._store.key(key_id)
         if key is None:
             return None
-        principal = None
-        with suppress(InvalidKeyError):
-            principal = Principal(key.id, key.name, Scopes.parse(key.scopes))
-        read = Remembered(key, principal, until)
+        read = Remembered(key, until)
         # A key that was revoked while it was read is not remembered as it was before.
         if self._looks.get(key_id) is asyncio.current_task():
             self._remembered[key_id] = read
