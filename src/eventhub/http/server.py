@@ -48,7 +48,7 @@ def serve(loaded: Loaded) -> int:
     if "api" not in settings.role_names:
         return asyncio.run(_keep_house(store))
     secret = locate(loaded, store)
-    asyncio.run(_check_start(settings, store, read_or_create(secret)))
+    asyncio.run(_check_start(settings, store, secret))
     listening = _listen(settings)
     log.info("listening", address=_address(listening), processes=settings.workers)
     print(f"Event Hub listens on {_address(listening)}", flush=True)  # noqa: T201 - scripts wait for this line
@@ -71,10 +71,11 @@ async def _keep_house(store: Store) -> int:
     return 0
 
 
-async def _check_start(settings: Settings, store: Store, secret: bytes) -> None:
-    """Open the database once, and refuse to be reachable from elsewhere without a key."""
+async def _check_start(settings: Settings, store: Store, secret: Path) -> None:
+    """Open the database once; refuse a secret that its keys were not made under, and an open door without a key."""
     async with store:
-        if not is_loopback(settings.host) and await KeyRing(store, secret).keyless():
+        keys = await KeyRing.open(store, secret)
+        if not is_loopback(settings.host) and await keys.keyless():
             raise SettingsError(
                 f"{settings.host} can be reached from other machines and there is no API key yet. "
                 "Make one with `eventhub keys create admin --scopes admin`, or listen on 127.0.0.1."

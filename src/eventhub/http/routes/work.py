@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Collection, Coroutine
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any, Final
@@ -133,6 +133,7 @@ def _claimed(claim: Claim, max_retries: int) -> ClaimedBody:
 async def complete(ask: Ask) -> Answer:
     """The work is done."""
     body: CompleteBody = ask.body
+    await _check_jobs(ask, [ask.event_id])
     recorded = await ask.service.work.complete(
         ask.event_id,
         body.worker_id,
@@ -147,6 +148,7 @@ async def complete(ask: Ask) -> Answer:
 async def fail(ask: Ask) -> Answer:
     """The attempt failed; the last one that is allowed answers 400, and its effects hold all the same."""
     body: FailBody = ask.body
+    await _check_jobs(ask, [ask.event_id])
     recorded = await ask.service.work.fail(
         ask.event_id,
         body.worker_id,
@@ -164,6 +166,7 @@ async def fail(ask: Ask) -> Answer:
 async def complete_many(ask: Ask) -> Answer:
     """Many reports in one write; each has an answer of its own."""
     body: CompleteManyBody = ask.body
+    await _check_jobs(ask, {report.event_id for report in body.reports})
     reports = [_work_report(report) for report in body.reports]
     return _outcomes(ask, reports, await ask.service.work.complete_many(reports))
 
@@ -171,8 +174,20 @@ async def complete_many(ask: Ask) -> Answer:
 async def fail_many(ask: Ask) -> Answer:
     """Many reports in one write; each has an answer of its own."""
     body: FailManyBody = ask.body
+    await _check_jobs(ask, {report.event_id for report in body.reports})
     reports = [_work_report(report, report.error_message) for report in body.reports]
     return _outcomes(ask, reports, await ask.service.work.fail_many(reports))
+
+
+async def _check_jobs(ask: Ask, ids: Collection[int]) -> None:
+    """A key that is narrowed to some tags reports on no other work, whatever name its worker gives itself."""
+    scopes = ask.principal.scopes
+    if scopes.allows_job(()):
+        return
+    for number in ids:
+        event = await ask.service.store.event(number)
+        if event is not None and not scopes.allows_job(event.tags):
+            raise Problem(403, "forbidden", f"This key has nothing to do with work like event {number}.")
 
 
 def _note(ask: Ask, recorded: Recorded) -> None:
@@ -257,6 +272,7 @@ def _report(recorded: Recorded) -> ReportBody:
 async def start(ask: Ask) -> Answer:
     """The worker begins; also extends the lease."""
     body: HeartbeatBody = ask.body
+    await _check_jobs(ask, [ask.event_id])
     return document(
         _lease(await ask.service.work.start(ask.event_id, body.worker_id, fence=body.fence, lease=body.lease_seconds))
     )
@@ -265,6 +281,7 @@ async def start(ask: Ask) -> Answer:
 async def heartbeat(ask: Ask) -> Answer:
     """The worker is still at it: the lease counts from now."""
     body: HeartbeatBody = ask.body
+    await _check_jobs(ask, [ask.event_id])
     work = ask.service.work
     return document(
         _lease(await work.heartbeat(ask.event_id, body.worker_id, fence=body.fence, lease=body.lease_seconds))
@@ -274,6 +291,7 @@ async def heartbeat(ask: Ask) -> Answer:
 async def release(ask: Ask) -> Answer:
     """Gives the event back; no attempt is charged."""
     body: ReleaseBody = ask.body
+    await _check_jobs(ask, [ask.event_id])
     await ask.service.work.release(ask.event_id, body.worker_id, fence=body.fence)
     return empty()
 
