@@ -132,7 +132,8 @@ def planner(request: pytest.FixtureRequest, postgres: PostgresCluster) -> Iterat
 
 def rows_read(nodes: list[dict[str, Any]]) -> float:
     scans = [node for node in nodes if node.get("Relation Name") in ("events", "deliveries", "dead_letters")]
-    return sum((scan["Actual Rows"] + scan.get("Rows Removed by Filter", 0)) * scan["Actual Loops"] for scan in scans)
+    read = [(scan["Actual Rows"] + scan.get("Rows Removed by Filter", 0)) * scan["Actual Loops"] for scan in scans]
+    return float(sum(read))
 
 
 def blocks_read(nodes: list[dict[str, Any]]) -> int:
