@@ -128,6 +128,8 @@ def test_a_status_filter_pages_by_cursor_too(hub: Hub, tag: str):
         "status=DONE",
         "status=pending",
         "status=",
+        "status=null",
+        "offset=null",
         "limit=0",
         "limit=-1",
         "limit=1001",

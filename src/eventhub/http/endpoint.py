@@ -24,6 +24,7 @@ __all__ = ["Endpoint", "answer_to", "send_answer"]
 
 log = get_logger("eventhub.http")
 
+SAFE_METHODS: Final = frozenset({"GET", "HEAD"})
 SERVER_ERROR: Final = 500
 SECURITY: Final = (
     (b"x-content-type-options", b"nosniff"),
@@ -59,7 +60,7 @@ class Endpoint:
     async def _answer(self, operation: Operation | None, scope: Any, receive: Receive) -> Answer:
         gate, method = self._gate, scope["method"]
         headers = gate.check_size(scope)
-        gate.check_place(method, headers)
+        gate.check_place(headers, writes=method not in SAFE_METHODS or operation is None or not operation.safe)
         if operation is None:
             raise Problem(405, "method", f"{method[:20]} is not possible here.", allow=self._allow)
         principal = await gate.admit(operation, headers, scope.get("client"))

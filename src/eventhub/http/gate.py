@@ -20,7 +20,8 @@ __all__ = ["Gate", "is_loopback"]
 LONGEST_URL: Final = 8192
 LARGEST_HEADERS: Final = 32 * 1024
 LOOPBACK_NAMES: Final = frozenset({"localhost", "127.0.0.1", "::1"})
-SAFE_METHODS: Final = frozenset({"GET", "HEAD"})
+OWN_PAGES: Final = frozenset({b"none", b"same-origin"})
+"""Whose requests a browser says it makes: the user's own, or those of a page of ours."""
 
 
 def is_loopback(address: str) -> bool:
@@ -51,7 +52,7 @@ class Gate:
             raise Problem(431, "headers-too-large", f"The headers have more than {LARGEST_HEADERS:,} bytes.")
         return headers
 
-    def check_place(self, method: str, headers: dict[bytes, bytes]) -> None:
+    def check_place(self, headers: dict[bytes, bytes], *, writes: bool) -> None:
         """The Host that was meant is this server, and no page from elsewhere makes a browser write here."""
         host = headers.get(b"host", b"").decode("latin-1").lower()
         if self._hosts is not None and _name(host) not in self._hosts:
@@ -60,9 +61,10 @@ class Gate:
                 "unknown-host",
                 f"This server is not {host[:100]!r}. Call it by its address, or name the host in allowed_hosts.",
             )
-        if method not in SAFE_METHODS:
+        if writes:
             origin = headers.get(b"origin")
-            if origin is not None and urlsplit(origin.decode("latin-1")).netloc.lower() != host:
+            foreign = origin is not None and _place(origin.decode("latin-1")) != host
+            if foreign or headers.get(b"sec-fetch-site", b"none") not in OWN_PAGES:
                 raise Problem(403, "foreign-origin", "Pages of another origin may not change anything here.")
 
     async def admit(self, operation: Operation, headers: dict[bytes, bytes], client: Any) -> Principal:
@@ -103,6 +105,14 @@ def accepts(headers: dict[bytes, bytes], gives: str) -> bool:
         if not refused and kind in ("*/*", f"{main}/*", gives, ""):
             return True
     return False
+
+
+def _place(origin: str) -> str:
+    """Host and port of an origin; nothing when it is no URL."""
+    try:
+        return urlsplit(origin).netloc.lower()
+    except ValueError:
+        return ""
 
 
 def _name(host: str) -> str:

@@ -18,6 +18,8 @@ __all__ = ["make_openapi"]
 REFERENCE: Final = "#/components/schemas/{name}"
 PROBLEM: Final = "application/problem+json"
 _ID_LINKS: Final = ("show_event", "complete", "fail", "start", "heartbeat", "release", "reset")
+_CLAIM_LINKS: Final = ("complete", "fail", "start", "heartbeat", "release")
+_TAKEN_BY: Final = {"subscribe": "$request.query.worker_id", "subscribe_by_body": "$request.body#/worker_id"}
 
 
 def make_openapi(operations: Sequence[Operation]) -> dict[str, Any]:
@@ -163,9 +165,21 @@ def _answer(operation: Operation, status: int, answer: Any, left: Iterator[Any])
         made["content"] = {operation.gives: {"schema": schema}}
         if operation.example.answer is not None:
             made["content"][operation.gives]["example"] = operation.example.answer
-    if operation.name == "publish":
-        made["links"] = {f"to_{name}": _link(name) for name in _ID_LINKS}
+    if status < HTTPStatus.MULTIPLE_CHOICES and answer is not None:
+        links = _links(operation)
+        if links:
+            made["links"] = links
     return made
+
+
+def _links(operation: Operation) -> dict[str, Any]:
+    """What can be done next with an event that was published, or that a worker has taken."""
+    if operation.name == "publish":
+        return {f"to_{name}": _link(name) for name in _ID_LINKS}
+    if operation.name in _TAKEN_BY:
+        worker = {"requestBody": {"worker_id": _TAKEN_BY[operation.name]}}
+        return {f"to_{name}": {**_link(name), **worker} for name in _CLAIM_LINKS}
+    return {}
 
 
 def _link(name: str) -> dict[str, Any]:

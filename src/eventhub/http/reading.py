@@ -115,4 +115,8 @@ def read_query(query: bytes, wanted: type[T]) -> T:
         raise Problem(400, "invalid-query", f"There is no parameter {shown}; known are: {', '.join(known) or 'none'}.")
     if any("\x00" in value for value in values.values()):
         raise Problem(400, "invalid-query", "A query parameter contains a NUL character; remove it.")
-    return checked(values, wanted, status=400, strict=False)
+    found = checked(values, wanted, status=400, strict=False)
+    for name in values:
+        if getattr(found, name) is None:  # the word null, which means no text but nothing at all
+            raise Problem(400, "invalid-request", "Leave the parameter out instead of null.", pointer=f"/{name}")
+    return found

@@ -116,6 +116,6 @@ OPERATIONS: Final = (
         group="Keys",
         query=RotateQuery,
         answers={201: CreatedKey},
-        problems=(404, 409),
+        problems=(404, 422),
     ),
 )
