@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Coroutine
+from collections.abc import Collection
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any, Final
@@ -35,7 +35,7 @@ from eventhub.http.operations import BATCH, Example, Operation
 from eventhub.http.problems import Problem, problem_of
 from eventhub.http.publishing import job_type
 from eventhub.http.reading import Gone
-from eventhub.queue.work import Lease, Recorded, WorkReport
+from eventhub.queue.work import Lease, Recorded, WorkQueue, WorkReport
 from eventhub.store.values import Claim
 
 __all__ = ["OPERATIONS"]
@@ -81,29 +81,33 @@ async def _taken(ask: Ask, wanted: SubscribeBody, tags: tuple[str, ...]) -> list
     work = ask.service.work
     lease = None if wanted.lease_seconds is None else timedelta(seconds=wanted.lease_seconds)
 
-    def take(wait: float) -> Coroutine[Any, Any, list[Claim]]:
-        return work.take(wanted.worker_id, tags, limit=wanted.limit or 1, lease=lease, wait=wait)
-
     if ask.service.stopping:
         return []
-    claims = await take(0.0)
-    if claims or not wanted.wait:
-        return claims
-    taking = asyncio.ensure_future(take(wanted.wait))
+    taking = asyncio.ensure_future(
+        work.take(wanted.worker_id, tags, limit=wanted.limit or 1, lease=lease, wait=wanted.wait)
+    )
+    if not wanted.wait:
+        return await taking
     hung_up = asyncio.ensure_future(ask.gone())
     try:
         await asyncio.wait({taking, hung_up}, return_when=asyncio.FIRST_COMPLETED)
-        if not hung_up.done():
-            return taking.result()
-        if taking.done():  # the claim has come, but nobody is there to take it
-            await work.give_back(taking.result())
-        raise Gone
+    except asyncio.CancelledError:
+        await _give_back(work, taking)
+        raise
     finally:
-        for task in (taking, hung_up):
-            if not task.done():
-                task.cancel()
-                with suppress(asyncio.CancelledError):
-                    await task
+        nobody_there = hung_up.done()
+        hung_up.cancel()
+    if nobody_there:
+        await _give_back(work, taking)
+        raise Gone
+    return taking.result()
+
+
+async def _give_back(work: WorkQueue, taking: asyncio.Future[list[Claim]]) -> None:
+    """Claims that have come are ready again, uncharged; those still on their way the queue gives back itself."""
+    taking.cancel()
+    with suppress(asyncio.CancelledError, EventHubError):
+        await work.give_back(await taking)
 
 
 def _claimed(claim: Claim, max_retries: int) -> ClaimedBody:
