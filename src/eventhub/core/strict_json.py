@@ -100,8 +100,11 @@ def decode(text: str | bytes) -> Any:
     return _decode(text)
 
 
-def load(text: str | bytes, *, max_bytes: int = MAX_BYTES) -> Any:
-    """Read JSON from outside as strictly as ``dump`` writes it; duplicate keys are refused too."""
+def load(text: str | bytes, *, max_bytes: int = MAX_BYTES, envelope: int = 0) -> Any:
+    """Read JSON from outside as strictly as ``dump`` writes it; duplicate keys are refused too.
+
+    A text that carries payloads may be deeper by as many levels as it wraps around them.
+    """
     try:
         size = len(text) if isinstance(text, bytes) or text.isascii() else len(text.encode("utf-8", "surrogatepass"))
         if size > max_bytes:
@@ -112,7 +115,7 @@ def load(text: str | bytes, *, max_bytes: int = MAX_BYTES) -> Any:
         raise
     except (ValueError, RecursionError) as error:
         raise InvalidPayloadError(f"payload is not JSON: {error}") from None
-    _walk(value, "payload", 1, [])
+    _walk(value, "payload", 1 - envelope, [])
     return value
 
 

@@ -21,6 +21,8 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
 _decode = msgspec.json.Decoder().decode
 _encode = msgspec.json.Encoder().encode
+ENVELOPE: Final = 3
+"""Levels around a payload at most: an object, its list of events, an event."""
 _PLACE: Final = re.compile(r" - at `\$(.*)`$")
 
 
@@ -75,7 +77,7 @@ def parse_json(raw: bytes) -> Any:
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
         pass
     try:
-        return strict_json.load(raw, max_bytes=len(raw))
+        return strict_json.load(raw, max_bytes=len(raw), envelope=ENVELOPE)
     except PayloadTooLargeError:
         raise
     except InvalidPayloadError as error:
