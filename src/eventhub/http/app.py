@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, Final
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -19,10 +19,40 @@ from eventhub.http.problems import Problem
 from eventhub.http.routes import OPERATIONS
 from eventhub.http.service import Service
 
-__all__ = ["build_app"]
+__all__ = ["Application", "build_app"]
+
+EVENT: Final = "/events/{id}"
 
 
-def build_app(service: Service) -> Starlette:
+class Application:
+    """Finds the endpoint of a known path in a table; everything else is left to Starlette.
+
+    Starlette tries one pattern after the other and wraps ``receive`` and ``send`` three times on the way.
+    """
+
+    def __init__(self, endpoints: dict[str, Endpoint], rest: Starlette) -> None:
+        self._fixed = {path: endpoint for path, endpoint in endpoints.items() if "{" not in path}
+        self._of_event = {
+            path.removeprefix(EVENT): endpoint for path, endpoint in endpoints.items() if path.startswith(EVENT)
+        }
+        self._rest = rest
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] == "http":
+            path: str = scope["path"]
+            found = self._fixed.get(path)
+            if found is None and path.startswith("/events/"):
+                event_id, slash, verb = path[8:].partition("/")
+                if event_id:
+                    scope["path_params"] = {"id": event_id}
+                    found = self._of_event.get(slash + verb)
+            if found is not None:
+                await found(scope, receive, send)
+                return
+        await self._rest(scope, receive, send)
+
+
+def build_app(service: Service) -> Application:
     """The application of one server process; it opens the service when it starts and closes it at its end."""
     service.documents = make_documents(OPERATIONS)
     by_path: dict[str, list[Operation]] = {}
@@ -37,12 +67,12 @@ def build_app(service: Service) -> Starlette:
         finally:
             await service.close()
 
+    endpoints = {path: Endpoint(service, operations) for path, operations in by_path.items()}
     # Paths without parameters first: /events/subscribe is not an event's id.
-    routes = [
-        Route(path, Endpoint(service, operations))
-        for path, operations in sorted(by_path.items(), key=lambda item: ("{" in item[0], item[0] != "/events"))
-    ]
-    return Starlette(routes=routes, lifespan=life, exception_handlers={HTTPException: _no_route})
+    routes = [Route(path, endpoint) for path, endpoint in sorted(endpoints.items(), key=lambda item: "{" in item[0])]
+    rest = Starlette(routes=routes, lifespan=life, exception_handlers={HTTPException: _no_route})
+    rest.router.redirect_slashes = False  # a redirect would name whatever Host the client claims
+    return Application(endpoints, rest)
 
 
 async def _no_route(_: Request, error: Exception) -> Response:

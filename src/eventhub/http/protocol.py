@@ -2,11 +2,14 @@
 
 What the application never sees cannot be refused by it: a request whose headers do not end, or come a byte a minute,
 is answered here, with 431, 414 or 408, and its connection is closed.
+
+An answer leaves in one write: each is a system call, and a packet that wakes the client.
 """
 
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import Any, Final
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -18,6 +21,39 @@ __all__ = ["LimitedProtocol"]
 MOST_HEADER_BYTES: Final = 64 * 1024
 LONGEST_URL: Final = 16 * 1024
 HEADER_SECONDS: Final = 10.0
+CONTINUE: Final = b"HTTP/1.1 100 "
+
+
+class WholeAnswer:
+    """A transport for one answer that keeps its head until there is more of it."""
+
+    __slots__ = ("_begun", "_head", "_transport")
+
+    def __init__(self, transport: Any) -> None:
+        self._transport = transport
+        self._head = b""
+        self._begun = False
+
+    def write(self, data: bytes) -> None:
+        if self._head:
+            data, self._head = self._head + data, b""
+        elif not self._begun and not data.startswith(CONTINUE):
+            self._begun, self._head = True, data
+            return
+        self._transport.write(data)
+
+    def flush(self) -> None:
+        """An answer may have no body at all."""
+        if self._head:
+            self._transport.write(self._head)
+            self._head = b""
+
+    def close(self) -> None:
+        self.flush()
+        self._transport.close()
+
+    def is_closing(self) -> bool:
+        return bool(self._transport.is_closing())
 
 
 class LimitedProtocol(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
@@ -37,10 +73,12 @@ class LimitedProtocol(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
     def data_received(self, data: bytes) -> None:
         if self._in_headers:
             self._header_bytes += len(data)
-            if self._slow is None:
-                self._expect_headers()
         super().data_received(data)
-        if self._in_headers and self._header_bytes > MOST_HEADER_BYTES and not self.transport.is_closing():
+        if not self._in_headers or not self._header_bytes or self.transport.is_closing():
+            return
+        if self._slow is None:
+            self._expect_headers()
+        if self._header_bytes > MOST_HEADER_BYTES:
             long_url = len(getattr(self, "url", b"")) > LONGEST_URL
             self._refuse(
                 Problem(414, "url-too-long", "The URL is too long. Use a body instead.")
@@ -51,7 +89,16 @@ class LimitedProtocol(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
     def on_headers_complete(self) -> None:
         self._stop_clock()
         self._in_headers = False
+        before = self.cycle
         super().on_headers_complete()
+        if self.cycle is not before:
+            answer = WholeAnswer(self.transport)
+            self.cycle.transport = answer  # type: ignore[assignment]
+            self.cycle.on_response = partial(self._answered, answer)
+
+    def _answered(self, answer: WholeAnswer) -> None:
+        answer.flush()
+        self.on_response_complete()
 
     def on_message_complete(self) -> None:
         super().on_message_complete()
