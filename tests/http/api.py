@@ -2,9 +2,11 @@
 
 import contextlib
 import http.client
+import io
 import json
 import re
 import socket
+import time
 from collections.abc import Mapping
 from typing import Any, NamedTuple, Self
 from urllib.parse import urlencode
@@ -156,12 +158,31 @@ class Api:
         """What happened to an event, in order."""
         return [entry["action"] for entry in self.event(event_id, logs=True)["logs"]]
 
+    def until_waiting(self, number: int, seconds: float = 20.0) -> None:
+        """Return when so many workers wait in the server, as its metrics tell."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            for line in self.get("/metrics").raw.decode().splitlines():
+                if "waiting" in line and not line.startswith("#") and float(line.rpartition(" ")[2]) >= number:
+                    return
+        raise AssertionError(f"{number} workers never waited.")
+
+
+class Kept(io.BufferedReader):
+    """What was read too far stays for the next answer, although an answer closes its file."""
+
+    def close(self) -> None: ...
+
+    def really_close(self) -> None:
+        super().close()
+
 
 class Wire:
     """A bare connection, for tests about bytes."""
 
     def __init__(self, port: int, timeout: float = 30.0) -> None:
         self._socket = socket.create_connection(("127.0.0.1", port), timeout=timeout)
+        self._file = Kept(self._socket.makefile("rb", buffering=0))
         self.port = port
 
     def send(self, data: bytes) -> None:
@@ -174,21 +195,20 @@ class Wire:
 
     def answer(self) -> Answer:
         """The next answer."""
-        response = http.client.HTTPResponse(self._socket)
+        response = http.client.HTTPResponse(self)  # type: ignore[arg-type]  # of a socket it needs makefile alone
         response.begin()
         got = {name.lower(): value for name, value in response.getheaders()}
         return check(Answer(response.status, got, response.read()))
 
     def line(self) -> bytes:
-        """The next line, and not a byte more."""
-        read = b""
-        while not read.endswith(b"\r\n"):
-            byte = self._socket.recv(1)
-            assert byte, f"the server hung up after {read!r}"
-            read += byte
-        return read[:-2]
+        """The next line."""
+        return self._file.readline().removesuffix(b"\r\n")
+
+    def makefile(self, *_: Any) -> io.BufferedReader:
+        return self._file
 
     def hang_up(self) -> None:
+        self._file.really_close()
         self._socket.close()
 
     def __enter__(self) -> Self:

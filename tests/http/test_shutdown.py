@@ -22,16 +22,6 @@ def begin_to_publish(hub: Hub, body: bytes) -> Wire:
     return wire
 
 
-def wait_until_waiting(hub: Hub, number: int) -> None:
-    """Until so many workers wait in the server, as its metrics tell."""
-    end = time.monotonic() + 20
-    while time.monotonic() < end:
-        for line in hub.get("/metrics").raw.decode().splitlines():
-            if "waiting" in line and not line.startswith("#") and float(line.rpartition(" ")[2]) >= number:
-                return
-    raise AssertionError(f"{number} workers never waited.")
-
-
 @pytest.mark.parametrize("engine", ["sqlite", "postgres"], scope="function")
 def test_waiting_workers_are_told_that_there_is_nothing_and_the_process_exits_with_0(
     make_hub: MakeHub, engine: str, tag: str
@@ -44,7 +34,7 @@ def test_waiting_workers_are_told_that_there_is_nothing_and_the_process_exits_wi
             )
             for n in range(20)
         ]
-        wait_until_waiting(hub, 20)
+        hub.until_waiting(20)
         started = time.monotonic()
         hub.server.send(signal.SIGTERM)
         answers = [each.result(timeout=10) for each in waiting]

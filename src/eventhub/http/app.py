@@ -13,7 +13,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from eventhub.http.documentation import make_documents
-from eventhub.http.endpoint import Endpoint
+from eventhub.http.endpoint import SECURITY, Endpoint
 from eventhub.http.operations import Operation
 from eventhub.http.problems import Problem
 from eventhub.http.routes import OPERATIONS
@@ -78,4 +78,5 @@ def build_app(service: Service) -> Application:
 async def _no_route(_: Request, error: Exception) -> Response:
     status = error.status_code if isinstance(error, HTTPException) else 404
     answer = Problem(status, "no-such-route", "There is nothing here; GET /openapi.json lists what there is.").answer()
-    return Response(answer.body, status, media_type="application/problem+json")
+    headers = {name.decode(): value.decode() for name, value in SECURITY}
+    return Response(answer.body, status, headers, media_type="application/problem+json")

@@ -115,7 +115,9 @@ class LimitedProtocol(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
 
     def _too_slow(self) -> None:
         self._slow = None
-        if not self.transport.is_closing():
+        if self.cycle is not None and not self.cycle.response_complete:
+            self._expect_headers()  # an answer is on its way, and must not be mistaken for this one
+        elif not self.transport.is_closing():
             self._refuse(Problem(408, "too-slow", "The headers did not arrive in time. Send the request again."))
 
     def send_400_response(self, msg: str) -> None:
