@@ -61,6 +61,8 @@ WorkerId = Annotated[
     str, Meta(min_length=1, max_length=200, description="Who works: by habit {hostname}:{process id}.")
 ]
 Tags = str | list[str]
+EventType = Annotated[str, Meta(extra_json_schema={"pattern": "^[A-Za-z0-9._:-]{1,128}$"})]
+"""The rule is told here and enforced where events are composed, for all publishers alike."""
 Seconds = Annotated[float, Meta(ge=0, le=315_360_000)]
 Fence = Annotated[
     int, Meta(ge=1, le=2**31 - 1, description="The claim's fence; without it, the worker's latest claim is meant.")
@@ -87,8 +89,8 @@ class NewEventBody(Asked):
     title: Annotated[str, Meta(max_length=10_000)] | None = None
     description: Annotated[str, Meta(max_length=10_000)] | None = None
     tags: Annotated[Tags, Meta(description='As "a, b" or ["a", "b"]; a worker takes it by any of them.')] | None = None
-    event_type: Annotated[str, Meta(max_length=128, description="Also as `type`.")] | None = None
-    type: str | None = None
+    event_type: Annotated[EventType, Meta(description="Also as `type`.")] | None = None
+    type: EventType | None = None
     payload: Any = None
     metadata: dict[str, str] | None = None
     ordering_key: Annotated[str, Meta(min_length=1, max_length=255)] | None = None
