@@ -133,10 +133,7 @@ class Run:
     async def _wind_down(self, taker: asyncio.Task[None], reporter: asyncio.Task[None]) -> None:
         self._stopping.set()
         self._room.set()
-        self._asking.hang_up()
-        await asyncio.wait({taker}, timeout=LONGEST_GOODBYE)
-        taker.cancel()
-        await asyncio.wait({taker})
+        await self._end_taking(taker)
         if self._tasks:
             await self._until_done(self._settings.shutdown_timeout)
         for job in self._open.values():
@@ -154,6 +151,14 @@ class Run:
         await self._client.close()
         await self._asking.close()
         self._say("worker stopped", **msgspec.structs.asdict(self._numbers))
+
+    async def _end_taking(self, taker: asyncio.Task[None]) -> None:
+        end = monotonic() + LONGEST_GOODBYE
+        while not taker.done() and monotonic() < end:
+            self._asking.hang_up()  # again, because a connection may have been on its way just now
+            await asyncio.wait({taker}, timeout=0.1)
+        taker.cancel()
+        await asyncio.wait({taker})
 
     async def _until_done(self, seconds: float) -> None:
         """Wait until no handler runs, the time is up, or a hurry."""
