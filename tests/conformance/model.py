@@ -117,7 +117,7 @@ class Model:
         row = self.rows.get(number)
         if row is None or row.state is not State.LEASED or row.fence != fence:
             return False
-        row.due = now + lease
+        row.due = max(row.due or now, now + lease)
         return True
 
     def reset(self, number: int, now: datetime) -> bool:

@@ -1,5 +1,7 @@
 """Leases and abandonment: the limit is strict, an abandoned delivery keeps its place, and its attempt counts."""
 
+import pytest
+
 from eventhub.core.events import Status
 from eventhub.core.lifecycle import State
 from eventhub.store import Store
@@ -128,6 +130,17 @@ async def test_extending_gives_the_lease_from_now_on(store: Store) -> None:
     assert await lease_end(store, number) == at(110)
     assert await take(store, now=at(110)) == []
     assert ids(await take(store, now=at(110) + MICROSECOND)) == [number]
+
+
+@pytest.mark.parametrize("what", ["extend", "start"])
+async def test_no_lease_ever_ends_earlier_than_it_would_have(store: Store, what: str) -> None:
+    number = await publish_one(store)
+    claim = await take_one(store, lease=seconds(3600))
+    lengthen = store.extend if what == "extend" else store.start
+    assert await lengthen([claim.held], MINUTE, now=at(10)) == set()
+    assert await lease_end(store, number) == at(3600)
+    assert await lengthen([claim.held], MINUTE, now=at(3590)) == set()
+    assert await lease_end(store, number) == at(3650)
 
 
 async def test_extending_changes_nothing_else(store: Store) -> None:

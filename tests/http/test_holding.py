@@ -43,6 +43,14 @@ def test_a_heartbeat_extends_the_lease_and_leaves_no_log_row(hub: Hub, tag: str)
     assert hub.actions(event_id) == ["PUBLISHED", "PICKED"]
 
 
+@pytest.mark.parametrize("what", ["start", "heartbeat"])
+def test_a_lease_that_was_asked_for_is_never_made_shorter(hub: Hub, tag: str, what: str):
+    event_id = hub.publish(tags=tag)["id"]
+    claim = hub.take(tag, "w", lease_seconds=3600)
+    for asked in ({}, {"lease_seconds": 1}):
+        assert tell(hub, what, event_id, "w", **asked).json["lease_expires_at"] == claim["lease_expires_at"]
+
+
 def test_heartbeats_keep_a_claim_beyond_its_first_lease(hub: Hub, tag: str):
     event_id = hub.publish(tags=tag)["id"]
     claim = hub.take(tag, "w", lease_seconds=1)

@@ -214,7 +214,7 @@ class Store(Reading, Operating):
         return await self._or_given_back(self._claim_ids(ids, worker, lease, now), now) if ids else []
 
     async def extend(self, held: Sequence[Held], lease: timedelta, *, now: datetime | None = None) -> set[int]:
-        """Lengthen leases to ``lease`` from now; returns the ids whose claim is lost."""
+        """Let leases last at least ``lease`` from now, never less; returns the ids whose claim is lost."""
         await self.open()
         return await self._extend(held, lease, now) if held else set()
 

@@ -283,7 +283,7 @@ async def start(ask: Ask) -> Answer:
 
 
 async def heartbeat(ask: Ask) -> Answer:
-    """The worker is still at it: the lease counts from now."""
+    """The worker is still at it: the lease lasts at least so long from now."""
     body: HeartbeatBody = ask.body
     await _check_jobs(ask, [ask.event_id])
     work = ask.service.work

@@ -205,7 +205,10 @@ class WorkQueue:
     async def start(
         self, event_id: int, worker: str, *, fence: int | None = None, lease: timedelta | float | None = None
     ) -> Lease:
-        """The worker begins: the log says STARTED, the lease counts from now. Raises EventNotFound or ClaimLost."""
+        """The worker begins: the log says STARTED, and the lease lasts at least ``lease`` from now.
+
+        Raises EventNotFound or ClaimLost.
+        """
         longer = self._duration(lease)
 
         async def begin(held: Held) -> bool:
@@ -216,7 +219,10 @@ class WorkQueue:
     async def heartbeat(
         self, event_id: int, worker: str, *, fence: int | None = None, lease: timedelta | float | None = None
     ) -> Lease:
-        """The worker is still at it: the lease counts from now, no log row. Raises EventNotFound or ClaimLost."""
+        """The worker is still at it: the lease lasts at least ``lease`` from now, no log row.
+
+        Raises EventNotFound or ClaimLost.
+        """
         longer = self._duration(lease)
 
         async def extend(held: Held) -> bool:

@@ -77,7 +77,7 @@ WITH hit AS MATERIALIZED (
   SELECT d.tid FROM unnest($1::bigint[], $2::integer[]) AS w(id, fence)
   CROSS JOIN LATERAL (SELECT ctid AS tid FROM eventhub.deliveries
                       WHERE id = w.id AND fence = w.fence AND state + 0 = 1 LIMIT 1 FOR UPDATE) d)
-UPDATE eventhub.deliveries SET due = coalesce($4, now()) + $3::interval
+UPDATE eventhub.deliveries SET due = greatest(due, coalesce($4, now()) + $3::interval)
 WHERE ctid = ANY (ARRAY (SELECT tid FROM hit)) RETURNING id;
 
 -- name: start
@@ -87,7 +87,7 @@ WITH hit AS MATERIALIZED (
   CROSS JOIN LATERAL (SELECT ctid AS tid FROM eventhub.deliveries
                       WHERE id = w.id AND fence = w.fence AND state + 0 = 1 LIMIT 1 FOR UPDATE) d),
 started AS (
-  UPDATE eventhub.deliveries SET due = coalesce($4, now()) + $3::interval
+  UPDATE eventhub.deliveries SET due = greatest(due, coalesce($4, now()) + $3::interval)
   WHERE ctid = ANY (ARRAY (SELECT tid FROM hit)) RETURNING id, event_id, worker, attempts, fence),
 logged AS (
   INSERT INTO eventhub.event_log (event_id, delivery_id, action, worker, attempt, fence, created_at)

@@ -46,7 +46,8 @@ WHERE id IN (SELECT value FROM carray(:ids)) ORDER BY event_id;
 
 -- name: extend
 -- Only the current claim can lengthen its lease, and a lease that has ended may still be saved if nobody took it.
-UPDATE eventhub_deliveries SET due = ?3 WHERE id = ?1 AND fence = ?2 AND state = 1 RETURNING id;
+-- It never becomes shorter: whoever was promised an hour keeps it.
+UPDATE eventhub_deliveries SET due = max(due, ?3) WHERE id = ?1 AND fence = ?2 AND state = 1 RETURNING id;
 
 -- name: log_started
 -- After the leases were lengthened, in the same transaction: the log says that the work has begun.
