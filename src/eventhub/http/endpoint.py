@@ -11,9 +11,9 @@ from eventhub.handling.logs import get_logger
 from eventhub.http.answers import Answer
 from eventhub.http.asking import Ask
 from eventhub.http.bodies import Asked
-from eventhub.http.cloud_events import is_binary
+from eventhub.http.cloud_events import BATCH_TYPE, is_binary
 from eventhub.http.gate import accepts
-from eventhub.http.operations import Operation
+from eventhub.http.operations import BATCH, Operation
 from eventhub.http.problems import Problem, problem_of
 from eventhub.http.reading import Gone, Receive, checked, parse_json, read_body, read_query
 
@@ -25,6 +25,7 @@ __all__ = ["Endpoint", "answer_to", "send_answer"]
 log = get_logger("eventhub.http")
 
 SAFE_METHODS: Final = frozenset({"GET", "HEAD"})
+NO_CONTENT: Final = 204
 SERVER_ERROR: Final = 500
 SECURITY: Final = (
     (b"x-content-type-options", b"nosniff"),
@@ -85,7 +86,7 @@ class Endpoint:
         ask.raw = await read_body(
             receive,
             declared=headers.get(b"content-length"),
-            limit=operation.limit,
+            limit=BATCH if kind == BATCH_TYPE else operation.limit,
             seconds=self._service.settings.request_seconds,
         )
         if kind == "application/json" and not as_data:
@@ -106,7 +107,9 @@ def answer_to(error: Exception, scope: Any) -> Answer:
 
 
 async def send_answer(answer: Answer, method: str, send: Any) -> None:
-    headers = [(b"content-length", str(len(answer.body)).encode()), *SECURITY, *answer.headers]
+    headers = [*SECURITY, *answer.headers]
+    if answer.status != NO_CONTENT:
+        headers.append((b"content-length", str(len(answer.body)).encode()))
     if answer.content_type is not None:
         headers.append((b"content-type", answer.content_type))
     await send({"type": "http.response.start", "status": answer.status, "headers": headers})

@@ -5,6 +5,7 @@ size of URL and headers → host → origin → key → scope → rate
 
 from __future__ import annotations
 
+import ipaddress
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
@@ -20,13 +21,20 @@ __all__ = ["Gate", "is_loopback"]
 LONGEST_URL: Final = 8192
 LARGEST_HEADERS: Final = 32 * 1024
 LOOPBACK_NAMES: Final = frozenset({"localhost", "127.0.0.1", "::1"})
+PASSED_ON: Final = (b"forwarded", b"via", b"x-forwarded-for", b"x-forwarded-host", b"x-real-ip")
+"""What proxies add: then the neighbour that we see is not the one who asks."""
 OWN_PAGES: Final = frozenset({b"none", b"same-origin"})
 """Whose requests a browser says it makes: the user's own, or those of a page of ours."""
 
 
 def is_loopback(address: str) -> bool:
     """Whether an address can only be reached from this machine."""
-    return address in LOOPBACK_NAMES or address.startswith("127.")
+    if address == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return False
 
 
 class Gate:
@@ -87,7 +95,13 @@ class Gate:
         kind, _, text = authorization.partition(" ")
         if kind.lower() != "bearer":
             text = headers.get(b"x-api-key", b"").decode("latin-1")
-        at_home = not text and not authorization and self._on_loopback and _is_local(client)
+        at_home = (
+            not text
+            and not authorization
+            and self._on_loopback
+            and _is_local(client)
+            and not any(name in headers for name in PASSED_ON)
+        )
         if at_home and await self._service.keys.keyless():
             return self._service.owner
         return await self._service.keys.verify(text.strip())
@@ -123,4 +137,4 @@ def _name(host: str) -> str:
 
 
 def _is_local(client: Any) -> bool:
-    return client is None or is_loopback(client[0]) or client[0] == "::1"
+    return client is None or is_loopback(client[0])

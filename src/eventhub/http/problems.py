@@ -85,7 +85,7 @@ class Problem(Exception):
             headers.append((b"retry-after", str(max(1, -int(-self.retry_after // 1))).encode()))
         if self.allow:
             headers.append((b"allow", self.allow.encode()))
-        if self.status in (HTTPStatus.REQUEST_TIMEOUT, HTTPStatus.REQUEST_ENTITY_TOO_LARGE):
+        if self.status == HTTPStatus.REQUEST_TIMEOUT:
             headers.append((b"connection", b"close"))  # the rest of the body is not waited for
         if self.status == HTTPStatus.UNAUTHORIZED:
             headers.append((b"www-authenticate", b'Bearer realm="eventhub"'))
@@ -112,4 +112,7 @@ def _unavailable(error: StoreError) -> str:
         return "The database's disk is full; nothing was stored. Its operator must make room."
     if isinstance(error, StoreReadOnly):
         return "The database cannot be written; nothing was stored. Its operator must look after it."
-    return "The database does not answer right now; nothing was stored. Try again in a moment."
+    return (
+        "The database does not answer right now, so nobody knows whether this was stored. Send it again in a moment; "
+        "with an idempotency key it counts once."
+    )

@@ -1,6 +1,8 @@
 """Several server processes on one socket: started, told when to stop, and started again when one of them dies.
 
-A child is ``python -m eventhub.http.processes``; what it needs comes in one variable of its environment.
+A child is ``python -m eventhub.http.processes``; what it needs comes in one variable of its environment. It takes
+orders from its parent only, over its standard input: a byte means stop, a second one means now, and the end of it
+means that the parent is gone. Signals reach the parent alone, so that one sent to the whole group counts once.
 """
 
 from __future__ import annotations
@@ -12,8 +14,8 @@ import socket
 import subprocess
 import sys
 import tempfile
-import threading
 import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
 from typing import Final
@@ -31,6 +33,8 @@ VARIABLE: Final = "_EVENTHUB_SERVER"
 AGAIN_AFTER: Final = 1.0
 """Seconds that a process must have lived to be started again at once."""
 TOLD: Final = (signal.SIGTERM, signal.SIGINT)
+ORDER: Final = b"!"
+MOST_ORDERS: Final = 2
 
 
 class Orders(msgspec.Struct, frozen=True):
@@ -39,26 +43,42 @@ class Orders(msgspec.Struct, frozen=True):
     settings: Settings
     secret: str
     file: int
-    parent: int
-    """A pipe that the parent holds open as long as it lives."""
+
+
+class Child:
+    """A process, and how often it was told to stop."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self.process = process
+        self.started = time.monotonic()
+        self._told = 0
+
+    def tell(self, times: int) -> None:
+        """See to it that it was told so often."""
+        while self._told < min(times, MOST_ORDERS) and self.process.stdin is not None:
+            self._told += 1
+            with contextlib.suppress(OSError):  # it is gone already
+                os.write(self.process.stdin.fileno(), ORDER)
 
 
 class Processes:
     """The parent: it serves nothing itself."""
 
     def __init__(self, settings: Settings, secret: Path, listening: socket.socket) -> None:
-        mine, self._alive = os.pipe()
-        self._orders = Orders(settings, str(secret), listening.fileno(), mine)
-        self._running: dict[int, tuple[subprocess.Popen[bytes], float]] = {}
-        self._stopping = False
+        self._listening = listening
+        self._orders = Orders(settings, str(secret), listening.fileno())
+        self._running: dict[int, Child] = {}
+        self._signals = 0
 
-    def run(self) -> int:
+    def run(self, announce: Callable[[], None]) -> int:
         """Until all children have ended after a signal."""
         before = {number: signal.signal(number, self._tell) for number in TOLD}
         try:
             with tempfile.TemporaryDirectory(prefix="eventhub-metrics-") as metrics:
                 for _ in range(self._orders.settings.workers):
                     self._start(metrics)
+                if not self._signals:
+                    announce()
                 while self._running:
                     self._wait(metrics)
         finally:
@@ -73,29 +93,54 @@ class Processes:
             VARIABLE: msgspec.json.encode(self._orders).decode(),
         }
         command = [sys.executable, "-m", "eventhub.http.processes"]
-        # In a session of its own: an interrupt from the terminal reaches it through us, once.
-        child = subprocess.Popen(  # noqa: S603 - our own interpreter and module
-            command, env=environment, pass_fds=[self._orders.file, self._orders.parent], start_new_session=True
-        )
-        self._running[child.pid] = child, time.monotonic()
+        with _undisturbed():
+            if self._signals:
+                return
+            process = subprocess.Popen(  # noqa: S603 - our own interpreter and module
+                command, env=environment, pass_fds=[self._orders.file], stdin=subprocess.PIPE
+            )
+            self._running[process.pid] = Child(process)
 
     def _wait(self, metrics: str) -> None:
-        with contextlib.suppress(ChildProcessError):
+        try:
             number, status = os.waitpid(-1, 0)
-            found = self._running.pop(number, None)
-            if found is None or self._stopping:
-                return
-            log.error("server process ended", process=number, status=os.waitstatus_to_exitcode(status))
-            while not self._stopping and time.monotonic() - found[1] < AGAIN_AFTER:
-                time.sleep(0.05)
-            if not self._stopping:
-                self._start(metrics)
+        except ChildProcessError:  # somebody else has asked for their ends
+            self._running.clear()
+            return
+        child = self._running.pop(number, None)
+        if child is None:
+            return
+        child.process.returncode = os.waitstatus_to_exitcode(status)
+        _forget(number, metrics)
+        if self._signals:
+            return
+        log.error("server process ended", process=number, status=child.process.returncode)
+        while not self._signals and time.monotonic() - child.started < AGAIN_AFTER:
+            time.sleep(0.05)
+        self._start(metrics)
 
-    def _tell(self, number: int, _: FrameType | None) -> None:
-        self._stopping = True
-        for child, _started in self._running.values():
-            with contextlib.suppress(ProcessLookupError):
-                child.send_signal(number)
+    def _tell(self, _: int, __: FrameType | None) -> None:
+        self._signals += 1
+        self._listening.close()  # or clients would be let in whom nobody serves
+        for child in self._running.values():
+            child.tell(self._signals)
+
+
+@contextlib.contextmanager
+def _undisturbed() -> Iterator[None]:
+    """Without a signal in between; a child starts with none held back."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, TOLD)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, TOLD)
+
+
+def _forget(number: int, metrics: str) -> None:
+    """A dead process's gauges count no longer; its counters do."""
+    from prometheus_client.multiprocess import mark_process_dead
+
+    mark_process_dead(number, metrics)  # type: ignore[no-untyped-call]
 
 
 def main() -> int:
@@ -103,16 +148,14 @@ def main() -> int:
     from eventhub.http.server import serve_one
     from eventhub.observe.logging import configure
 
+    for number in TOLD:
+        signal.signal(number, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, TOLD)
     orders = msgspec.json.decode(os.environ.pop(VARIABLE), type=Orders)
     configure(orders.settings.log_level, orders.settings.log_format)
-    threading.Thread(target=_end_with, args=(orders.parent,), daemon=True).start()
-    return serve_one(orders.settings, Path(orders.secret), socket.socket(fileno=orders.file))
-
-
-def _end_with(parent: int) -> None:
-    """A child whose parent was killed stops too: nobody else could tell it."""
-    os.read(parent, 1)
-    os.kill(os.getpid(), signal.SIGTERM)
+    return serve_one(
+        orders.settings, Path(orders.secret), socket.socket(fileno=orders.file), told_by=sys.stdin.fileno()
+    )
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ An answer leaves in one write: each is a system call, and a packet that wakes th
 from __future__ import annotations
 
 import asyncio
+import re
 from functools import partial
 from typing import Any, Final
 
@@ -21,6 +22,7 @@ __all__ = ["LimitedProtocol"]
 MOST_HEADER_BYTES: Final = 64 * 1024
 LONGEST_URL: Final = 16 * 1024
 HEADER_SECONDS: Final = 10.0
+_UPGRADE: Final = re.compile(rb"(\r\n)upgrade:", re.IGNORECASE)
 CONTINUE: Final = b"HTTP/1.1 100 "
 
 
@@ -73,6 +75,8 @@ class LimitedProtocol(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
     def data_received(self, data: bytes) -> None:
         if self._in_headers:
             self._header_bytes += len(data)
+            if b"pgrade" in data:
+                data = _without_upgrade(data)
         super().data_received(data)
         if not self._in_headers or not self._header_bytes or self.transport.is_closing():
             return
@@ -99,8 +103,14 @@ class LimitedProtocol(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
     def _answered(self, answer: WholeAnswer) -> None:
         answer.flush()
         self.on_response_complete()
+        if not self._in_headers and not self.transport.is_closing():
+            # The body was refused before its end: let it come and throw it away, for a client that sends all before
+            # it reads would never see the answer.
+            self._stop_clock()
+            self._slow = self.loop.call_later(HEADER_SECONDS, self.transport.close)
 
     def on_message_complete(self) -> None:
+        self._stop_clock()
         super().on_message_complete()
         self._in_headers = True
         self._header_bytes = 0
@@ -135,3 +145,9 @@ class LimitedProtocol(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
         ]
         self.transport.write(b"\r\n".join([*head, b"", answer.body]))
         self.transport.close()
+
+
+def _without_upgrade(data: bytes) -> bytes:
+    """The request without its offer to go on in another protocol: the parser would take it, and skip the body."""
+    head, end, body = data.partition(b"\r\n\r\n")
+    return _UPGRADE.sub(rb"\1x-upgrd:", head) + end + body

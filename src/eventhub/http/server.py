@@ -8,10 +8,13 @@ second one                 end at once; leases and the next start take care of t
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import signal
 import socket
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import FrameType
 from typing import Final
@@ -50,11 +53,17 @@ def serve(loaded: Loaded) -> int:
     secret = locate(loaded, store)
     asyncio.run(_check_start(settings, store, secret))
     listening = _listen(settings)
-    log.info("listening", address=_address(listening), processes=settings.workers)
-    print(f"Event Hub listens on {_address(listening)}", flush=True)  # noqa: T201 - scripts wait for this line
     if settings.workers > 1:
-        return Processes(settings, secret, listening).run()
-    return serve_one(settings, secret, listening)
+        return Processes(settings, secret, listening).run(lambda: _announce(listening, settings))
+    return serve_one(settings, secret, listening, announce=lambda: _announce(listening, settings))
+
+
+def _announce(listening: socket.socket, settings: Settings) -> None:
+    """From here on it serves, and a signal means a stop in good order."""
+    host, port = listening.getsockname()[:2]
+    address = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    log.info("listening", address=address, processes=settings.workers)
+    print(f"Event Hub listens on {address}", flush=True)  # noqa: T201 - scripts wait for this line
 
 
 async def _keep_house(store: Store) -> int:
@@ -99,13 +108,15 @@ def _listen(settings: Settings) -> socket.socket:
     return listening
 
 
-def _address(listening: socket.socket) -> str:
-    host, port = listening.getsockname()[:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
-
-
-def serve_one(settings: Settings, secret: Path, listening: socket.socket) -> int:
-    """One server process on a socket that listens already."""
+def serve_one(
+    settings: Settings,
+    secret: Path,
+    listening: socket.socket,
+    *,
+    announce: Callable[[], None] | None = None,
+    told_by: int | None = None,
+) -> int:
+    """One server process on a socket that listens already; it stops by signals, or as ``told_by`` that file."""
     service = Service(settings, open_named(settings), read_or_create(secret))
     config = uvicorn.Config(
         build_app(service),
@@ -116,23 +127,48 @@ def serve_one(settings: Settings, secret: Path, listening: socket.socket) -> int
         log_config=None,
         access_log=False,
         server_header=False,
+        proxy_headers=False,
         date_header=False,
         timeout_keep_alive=KEEP_ALIVE,
         timeout_graceful_shutdown=max(1, int(settings.shutdown_seconds)),
         backlog=BACKLOG,
     )
     logging.getLogger("uvicorn").setLevel(logging.WARNING)  # what matters of its life we say ourselves
-    server = _Server(config, service)
+    server = _Server(config, service, announce=announce, told_by=told_by)
     server.run(sockets=[listening])
     return 0 if server.started else 1
 
 
 class _Server(uvicorn.Server):
-    """uvicorn's server, with a second signal that means now."""
+    """uvicorn's server, with a second order that means now."""
 
-    def __init__(self, config: uvicorn.Config, service: Service) -> None:
+    def __init__(
+        self, config: uvicorn.Config, service: Service, *, announce: Callable[[], None] | None, told_by: int | None
+    ) -> None:
         super().__init__(config)
         self._service = service
+        self._announce = announce
+        self._told_by = told_by
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started and self._announce is not None:
+            self._announce()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        if self._told_by is None:
+            with super().capture_signals():
+                yield
+        else:
+            threading.Thread(target=self._listen, args=(self._told_by,), daemon=True).start()
+            yield
+
+    def _listen(self, file: int) -> None:
+        while os.read(file, 1):
+            self.handle_exit(signal.SIGTERM, None)
+        if not self.should_exit:  # whoever gives the orders is gone
+            self.handle_exit(signal.SIGTERM, None)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002 - as signals have it
         if self.should_exit:

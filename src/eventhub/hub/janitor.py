@@ -43,8 +43,9 @@ class Janitor:
                 await asyncio.sleep(await self._tend())
             except StoreClosed:
                 return
-            except StoreError as error:
-                log.warning("keeping house failed", error=f"{type(error).__name__}: {error}")
+            except Exception as error:
+                known = isinstance(error, StoreError)
+                log.warning("keeping house failed", error=f"{type(error).__name__}: {error}", exc_info=not known)
                 await asyncio.sleep(AFTER_TROUBLE)
 
     async def _tend(self) -> float:

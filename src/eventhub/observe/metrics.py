@@ -11,6 +11,7 @@ import asyncio
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -20,6 +21,7 @@ from prometheus_client.registry import Collector
 
 from eventhub._version import __version__
 from eventhub.core.events import Action, Status
+from eventhub.errors import StoreError
 
 if TYPE_CHECKING:
     from eventhub.queue.work import Recorded
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Metrics"]
 
+COUNT_EVERY: Final = 1.0
 LOOK_EVERY: Final = 5.0
 LOOK_SHARE: Final = 20
 QUICK: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0, 60.0)
@@ -64,13 +67,14 @@ class Metrics:
             buckets=QUICK,
             registry=registry,
         )
-        waiters = Gauge(
+        self._waiting = waiting
+        self._waiters = Gauge(
             "eventhub_waiting_workers",
             "Workers that wait for work now.",
             multiprocess_mode="livesum",
             registry=registry,
         )
-        waiters.set_function(waiting) if not _shared() else None
+        self._count_at = 0.0
         self._children: dict[tuple[str, int], tuple[Any, Any]] = {}
         self._new = self._received.labels("false")
         self._again = self._received.labels("true")
@@ -102,10 +106,16 @@ class Metrics:
             self._children[operation, status] = found
         found[0].inc()
         found[1].observe(seconds)
+        now = time.monotonic()
+        if now >= self._count_at:
+            self._count_at = now + COUNT_EVERY
+            self._waiters.set(self._waiting())
 
     async def text(self) -> tuple[bytes, str]:
         """Everything in the text format, and its content type."""
-        await self._look()
+        with suppress(StoreError):  # the database is away: its last standing, and what this process did
+            await self._look()
+        self._waiters.set(self._waiting())
         if not _shared():
             self._registry_with_standing()
             return generate_latest(self._registry), CONTENT_TYPE_LATEST
