@@ -1,0 +1,58 @@
+"""Small courtesies on the wire that clients and proxies rely on."""
+
+import json
+
+import pytest
+
+from tests.http.api import Wire, head
+from tests.http.conftest import Hub, MakeHub
+from tests.postgres_cluster import PostgresCluster
+
+
+@pytest.mark.parametrize("name", ["Upgrade", "upgrade"])
+def test_an_offer_to_go_on_in_http_2_is_not_heard_and_the_body_is_read(sqlite_hub: Hub, tag: str, name: str):
+    body = json.dumps({"tags": tag, "payload": "\r\nUpgrade: mine"}).encode()
+    lines = ("Content-Type: application/json", f"Content-Length: {len(body)}", "Connection: Upgrade, HTTP2-Settings")
+    with Wire(sqlite_hub.port) as wire:
+        wire.send(head("POST", "/events", wire.port, *lines, f"{name}: h2c", "HTTP2-Settings: AAEAAEAA") + body)
+        answer = wire.answer()
+    assert answer.status == 201
+    assert answer.json["payload"] == "\r\nUpgrade: mine"
+
+
+@pytest.mark.parametrize("size", [2_000_000, 30_000_000])
+def test_a_client_that_sends_everything_before_it_reads_still_sees_that_it_was_too_much(sqlite_hub: Hub, size: int):
+    answer = sqlite_hub.post("/events", raw=b"x" * size, headers={"Content-Type": "application/json"})
+    assert answer.status == 413
+
+
+def test_a_connection_goes_on_after_a_body_that_was_too_much(sqlite_hub: Hub):
+    with Wire(sqlite_hub.port) as wire:
+        lines = ("Content-Type: application/json", "Content-Length: 2000000")
+        wire.send(head("POST", "/events", wire.port, *lines) + b"x" * 2_000_000)
+        assert wire.answer().status == 413
+        wire.send(head("GET", "/health", wire.port))
+        assert wire.answer().status == 200
+
+
+def test_an_answer_without_a_body_says_nothing_about_its_length(sqlite_hub: Hub, tag: str):
+    answer = sqlite_hub.get("/events/subscribe", tags=tag, worker_id="w")
+    assert answer.status == 204
+    assert "content-length" not in answer.headers
+
+
+@pytest.mark.parametrize("header", ["Forwarded", "Via", "X-Forwarded-For", "X-Real-IP"])
+@pytest.mark.parametrize("value", ["203.0.113.9", "127.0.0.1", "127.evil.example"])
+def test_what_a_proxy_passes_on_is_not_at_home(sqlite_hub: Hub, header: str, value: str):
+    assert sqlite_hub("GET", "/events", headers={header: value}).status == 401
+    assert sqlite_hub("GET", "/health", headers={header: value}).status == 200
+
+
+def test_metrics_are_told_also_while_the_database_is_away(make_hub: MakeHub, tag: str):
+    with PostgresCluster() as cluster:
+        hub = make_hub(db=cluster.create_database("metrics"))
+        hub.publish(tags=tag)
+        cluster.stop()
+        answer = hub.get("/metrics")
+    assert answer.status == 200
+    assert 'eventhub_events_received_total{duplicate="false"} 1.0' in answer.raw.decode()
