@@ -5,16 +5,17 @@ import hashlib
 import hmac
 import re
 from collections.abc import AsyncIterator, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
 
+import apsw
 import msgspec
 import pytest
 
 from eventhub import secret_file
 from eventhub.clock import ManualClock
 from eventhub.errors import InvalidKeyError, KeyNotFound, SettingsError, StoreClosed
-from eventhub.keys import MOST_REMEMBERED, NOBODY, OWNER, REMEMBERED, KeyRing
+from eventhub.keys import LONGEST_LIFE, MOST_REMEMBERED, NOBODY, OWNER, REMEMBERED, KeyRing
 from eventhub.store import Store, open_store
 from eventhub.store.sqlite import SqliteStore
 from eventhub.store.values import ApiKey
@@ -160,6 +161,9 @@ async def test_a_key_is_worth_nothing_under_another_secret(ring: KeyRing, store:
         ("n", ["write"], None, "no scope 'write'"),
         ("n", ["read"], datetime(2026, 1, 1, tzinfo=UTC), "give a time to come"),
         ("n", ["read"], datetime(2030, 1, 1), "give a time to come, with zone"),  # noqa: DTZ001
+        ("n", ["read"], datetime.max.replace(tzinfo=UTC), "at most ten years ahead"),
+        ("n", ["read"], datetime.max.replace(tzinfo=timezone(-DAY / 2)), "at most ten years ahead"),
+        ("n", ["read"], datetime.min.replace(tzinfo=timezone(DAY / 2)), "give a time to come"),
     ],
 )
 async def test_what_a_key_cannot_be_is_refused(
@@ -431,6 +435,17 @@ async def test_a_store_that_does_not_answer_opens_nothing(ring: KeyRing, store: 
         await ring.keyless()
 
 
+async def test_an_end_is_kept_in_utc_and_lies_ten_years_ahead_at_most(ring: KeyRing, clock: ManualClock):
+    end = clock.now() + LONGEST_LIFE
+    key, text = await ring.create("n", ["read"], end.astimezone(timezone(-DAY / 2)))
+    assert key.expires_at == end
+    assert key.expires_at.tzinfo is UTC
+    assert [one.expires_at for one in await ring.list()] == [end]
+    assert await ring.verify(text)
+    with pytest.raises(InvalidKeyError, match="at most ten years ahead"):
+        await ring.create("n", ["read"], end + timedelta(microseconds=1))
+
+
 # ------------------------------------------------------------------ rotating
 
 
@@ -466,6 +481,29 @@ async def test_a_successor_is_given_as_long_a_life_and_the_old_one_no_longer_one
     assert {key.id: key.expires_at for key in await ring.list()}[new.id] == clock.now() + DAY
 
 
+async def test_the_successor_of_a_key_without_bounds_has_bounds(ring: KeyRing, store: Store, clock: ManualClock):
+    made, _ = await ring.create("n", ["read"])
+    old = msgspec.structs.replace(made, id="a" * 12, expires_at=datetime(9998, 1, 1, tzinfo=UTC))
+    await store.add_key(old)  # as keys could be made once
+    new, _ = await ring.rotate(old.id, DAY)
+    assert new.expires_at == clock.now() + LONGEST_LIFE
+
+
+@pytest.mark.parametrize("written", [-(2**63), 2**63 - 1, 253402344000000000])
+async def test_an_end_that_is_no_time_stops_no_other_key(sqlite_path: Path, clock: ManualClock, written: int):
+    async with SqliteStore(str(sqlite_path)) as store:
+        ring = KeyRing(store, SECRET, clock=clock)
+        bad, _ = await ring.create("bad", ["read"], clock.now() + DAY)
+        _, good_text = await ring.create("good", ["read"])
+        other = apsw.Connection(str(sqlite_path))
+        other.execute("UPDATE eventhub_api_keys SET expires_at = ? WHERE id = ?", (written, bad.id))
+        other.close()
+        assert {key.name for key in await ring.list()} == {"bad", "good"}
+        assert await ring.verify(good_text)
+        await ring.revoke(bad.id)
+        await ring.close()
+
+
 async def test_what_has_ended_or_never_was_cannot_be_rotated(ring: KeyRing, clock: ManualClock):
     revoked, _ = await ring.create("n", ["read"])
     await ring.revoke(revoked.id)
@@ -475,7 +513,7 @@ async def test_what_has_ended_or_never_was_cannot_be_rotated(ring: KeyRing, cloc
         await ring.rotate(revoked.id, DAY)
     with pytest.raises(InvalidKeyError, match="expired and has nothing to hand on"):
         await ring.rotate(expired.id, DAY)
-    for unknown in ("nobody", "", "x" * 100_000, "'; --"):
+    for unknown in ("nobody", "", "x" * 100_000, "'; --", "\x00", "\ud800", f"{revoked.id}\n"):
         with pytest.raises(KeyNotFound, match="There is no API key with the id"):
             await ring.rotate(unknown, DAY)
         with pytest.raises(KeyNotFound, match="There is no API key with the id"):
@@ -483,6 +521,8 @@ async def test_what_has_ended_or_never_was_cannot_be_rotated(ring: KeyRing, cloc
     live, _ = await ring.create("n", ["read"])
     with pytest.raises(InvalidKeyError, match="give 0 or more"):
         await ring.rotate(live.id, -DAY)
+    with pytest.raises(InvalidKeyError, match="up to ten years"):
+        await ring.rotate(live.id, timedelta.max)
     assert len(await ring.list()) == 3
 
 

@@ -19,7 +19,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
@@ -41,12 +41,15 @@ REMEMBERED: Final = 2.0
 MOST_REMEMBERED: Final = 10_000
 TOUCH_EVERY: Final = timedelta(minutes=1)
 LONGEST_NAME: Final = 100
+LONGEST_LIFE: Final = timedelta(days=3653)
+"""Ten years, leap days and all."""
 _ALPHABET: Final = string.ascii_letters + string.digits
 _ID_LETTERS: Final = 10
 _MARK_LETTERS: Final = 2
 _SECRET_LETTERS: Final = 32
 """Of 62 letters each: 190 bits."""
-_TEXT: Final = re.compile(rf"eh_([A-Za-z0-9]{{{_ID_LETTERS + _MARK_LETTERS}}})_[A-Za-z0-9]{{{_SECRET_LETTERS}}}\Z")
+_ID: Final = rf"[A-Za-z0-9]{{{_ID_LETTERS + _MARK_LETTERS}}}"
+_TEXT: Final = re.compile(rf"eh_({_ID})_[A-Za-z0-9]{{{_SECRET_LETTERS}}}\Z")
 _LONGEST_TEXT: Final = 256
 _NO_ID: Final = "none"
 
@@ -134,8 +137,7 @@ class KeyRing:
         now = self._clock.now()
         parsed = Scopes.parse(scopes)
         _check_name(name)
-        if expires_at is not None and (expires_at.tzinfo is None or expires_at <= now):
-            raise InvalidKeyError(f"The key would expire at {expires_at.isoformat()}; give a time to come, with zone.")
+        end = None if expires_at is None else _checked_end(expires_at, now)
         key_id = self._new_id()
         text = f"eh_{key_id}_{_letters(_SECRET_LETTERS)}"
         key = ApiKey(
@@ -144,7 +146,7 @@ class KeyRing:
             scopes=parsed.texts,
             digest=self._digest(text),
             created_at=now,
-            expires_at=expires_at,
+            expires_at=end,
             rotated_from=rotated_from,
         )
         await self._store.add_key(key)
@@ -157,6 +159,7 @@ class KeyRing:
 
     async def revoke(self, key_id: str) -> None:
         """End a key for good: at once in this process, within two seconds in others."""
+        _check_id(key_id)
         try:
             if not await self._store.revoke_key(key_id, now=self._clock.now()):
                 await self._existing(key_id)  # it was revoked before, which is as good
@@ -170,14 +173,14 @@ class KeyRing:
 
         Unless told when to expire, the successor is given as long a life as the old key was.
         """
-        if overlap < timedelta(0):
-            raise InvalidKeyError(f"The overlap is {overlap.total_seconds():g} s; give 0 or more.")
+        if not timedelta(0) <= overlap <= LONGEST_LIFE:
+            raise InvalidKeyError(f"The overlap is {overlap.total_seconds():g} s; give 0 or more, up to ten years.")
         old, now = await self._existing(key_id), self._clock.now()
         if not is_live(old, now):
             how = "expired" if old.revoked_at is None else "was revoked"
             raise InvalidKeyError(f"The key {key_id} {how} and has nothing to hand on; create a new one.")
         if expires_at is None and old.expires_at is not None:
-            expires_at = now + (old.expires_at - old.created_at)
+            expires_at = now + min(old.expires_at - old.created_at, LONGEST_LIFE)
         made = await self._make(old.name, old.scopes, expires_at, rotated_from=old.id)
         end = now + overlap
         try:
@@ -264,9 +267,10 @@ class KeyRing:
         self._looks.pop(key_id, None)
 
     async def _existing(self, key_id: str) -> ApiKey:
+        _check_id(key_id)
         key = await self._store.key(key_id)
         if key is None:
-            raise KeyNotFound(f"There is no API key with the id {key_id[:40]!r}; `eventhub keys list` shows them all.")
+            raise _not_found(key_id)
         return key
 
     # ------------------------------------------------------------------ uses
@@ -311,6 +315,30 @@ class KeyRing:
 
 def _letters(number: int) -> str:
     return "".join(secrets.choice(_ALPHABET) for _ in range(number))
+
+
+def _check_id(key_id: str) -> None:
+    """What no key is called needs no look into the store, which may not even be able to read it."""
+    if not re.fullmatch(_ID, key_id):
+        raise _not_found(key_id)
+
+
+def _not_found(key_id: str) -> KeyNotFound:
+    return KeyNotFound(f"There is no API key with the id {key_id[:40]!r}; `eventhub keys list` shows them all.")
+
+
+def _checked_end(expires_at: datetime, now: datetime) -> datetime:
+    """When a key ends, in UTC: a time to come, and one that every store and clock can count to."""
+    try:
+        end = None if expires_at.tzinfo is None else expires_at.astimezone(UTC)
+    except OverflowError:
+        end = None
+    if end is None or not now < end <= now + LONGEST_LIFE:
+        raise InvalidKeyError(
+            f"The key would expire at {expires_at.isoformat()}; give a time to come, with zone, "
+            "at most ten years ahead, or none."
+        )
+    return end
 
 
 def _check_name(name: str) -> None:

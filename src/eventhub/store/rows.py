@@ -32,6 +32,8 @@ __all__ = [
 ]
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+FIRST = datetime.min.replace(tzinfo=UTC)
+LAST = datetime.max.replace(tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
 
 
@@ -41,7 +43,11 @@ def micros(moment: datetime) -> int:
 
 
 def from_micros(value: int) -> datetime:
-    return EPOCH + timedelta(microseconds=value)
+    """The time; a number that is none, which somebody else wrote, becomes the nearest: it must not stop the others."""
+    try:
+        return EPOCH + timedelta(microseconds=value)
+    except OverflowError:
+        return LAST if value > 0 else FIRST
 
 
 def split_tags(text: str | None) -> tuple[str, ...]:
@@ -93,6 +99,7 @@ def to_claims(
                 lease_expires_at=until,
             ),
             row[5],
+            len(row[7]),
         )
         for row in rows
     ]
