@@ -19,6 +19,7 @@ from eventhub.core.matching import check_name
 from eventhub.errors import EventHubError, StoreClosed
 from eventhub.store.batching import Answer, Batcher
 from eventhub.store.operating import Operating
+from eventhub.store.portions import Portions
 from eventhub.store.reading import Reading
 from eventhub.store.values import (
     Claim,
@@ -62,6 +63,7 @@ class Store(Reading, Operating):
         # Keys may have to wait for somebody's transaction: those who use none do not wait along.
         self._publishing_keyed = Batcher(self._publish_calls, limit=batch, lanes=lanes)
         self._settling = Batcher(self._settle_calls, limit=batch, lanes=lanes)
+        self._portions = Portions()
         self._tend_at = 0.0
         self._background: set[asyncio.Task[Any]] = set()
 
@@ -159,9 +161,12 @@ class Store(Reading, Operating):
         limit: int = 1,
         tags: Iterable[str] | None = None,
         max_attempts: int | None = None,
+        most_bytes: int | None = None,
         now: datetime | None = None,
     ) -> list[Claim]:
         """Lease up to ``limit`` ready deliveries of a queue to a worker, oldest first.
+
+        With ``most_bytes`` there are fewer when their payloads would be more than about that.
 
         Abandoned and due ones are made ready first: always when a ``now`` is given, else a few times a second.
         """
@@ -174,6 +179,7 @@ class Store(Reading, Operating):
             limit=limit,
             tags=None if tags is None else frozenset(tags),
             max_attempts=max_attempts,
+            most_bytes=most_bytes,
             now=now,
         )
         return await self._or_given_back(self._tend_and_claim(wanted), now)
@@ -181,13 +187,13 @@ class Store(Reading, Operating):
     async def _tend_and_claim(self, wanted: Wanted) -> list[Claim]:
         if wanted.now is not None:
             await self.tend(now=wanted.now)
-            return await self._claim(wanted)
-        claims = await self._claim(wanted)
+            return await self._portions.claim(wanted, self._claim)
+        claims = await self._portions.claim(wanted, self._claim)
         if claims:
             if time.monotonic() >= self._tend_at:
                 self._spawn(self.tend)
         elif (await self.tend()).total:
-            claims = await self._claim(wanted)
+            claims = await self._portions.claim(wanted, self._claim)
         return claims
 
     async def _or_given_back(self, claiming: Coroutine[Any, Any, list[Claim]], now: datetime | None) -> list[Claim]:

@@ -128,6 +128,8 @@ class Claim(msgspec.Struct, frozen=True):
     held: Held
     event: QueuedEvent
     max_attempts: int | None
+    size: int = 0
+    """Of the payload's text, about."""
 
     @property
     def claimed_at(self) -> datetime:
@@ -148,6 +150,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     tags: frozenset[str] | None = None
     max_attempts: int | None = None
     now: datetime | None = None
+    most_bytes: int | None = None
 
     def accepts(self, route_tags: str) -> bool:
         """Whether the worker takes work with these tags: any of its own, or all work when it names none."""

@@ -32,6 +32,8 @@ SILENT: Final = timedelta(seconds=30)
 UNSEEN: Final = timedelta(minutes=5)
 LONGEST_NAME: Final = 200
 MANY_ORPHANS: Final = 10_000
+MOST_BYTES: Final = 16 * 1_048_576
+"""Of payloads in the hands of one who takes many at once; whoever wants more asks again."""
 
 
 class WorkQueue:
@@ -113,6 +115,7 @@ class WorkQueue:
     ) -> list[Claim]:
         """Lease up to ``limit`` events with any of the tags (None: any event at all) to a worker, oldest first.
 
+        There may be fewer than there are ready: their payloads together are no more than about 16 MiB.
         When there is none, wait up to ``wait`` seconds for one; [] when the time is up or the queue was stopped.
         A caller that is cancelled gives its claims back uncharged.
         """
@@ -134,6 +137,7 @@ class WorkQueue:
             limit=waiter.limit,
             tags=waiter.tags,
             max_attempts=self.max_retries,
+            most_bytes=MOST_BYTES,
             now=self.now(),
         )
 
