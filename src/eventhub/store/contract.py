@@ -39,6 +39,8 @@ __all__ = ["Store"]
 LAST_WORDS = 5.0
 """Seconds that background work may take when the store is closed."""
 _AGAIN = (Retry, Release)
+SMALL = 10
+"""Claims of at most so many deliveries join others that want the same: one write for many workers."""
 TEND_EVERY = 0.1
 """Seconds between two looks for due retries and ended leases, while claims keep coming."""
 TEND_SHARE = 20
@@ -63,6 +65,7 @@ class Store(Reading, Operating):
         # Keys may have to wait for somebody's transaction: those who use none do not wait along.
         self._publishing_keyed = Batcher(self._publish_calls, limit=batch, lanes=lanes)
         self._settling = Batcher(self._settle_calls, limit=batch, lanes=lanes)
+        self._claiming = Batcher(self._claim_calls, limit=batch // SMALL, lanes=lanes)
         self._portions = Portions()
         self._tend_at = 0.0
         self._background: set[asyncio.Task[Any]] = set()
@@ -89,7 +92,7 @@ class Store(Reading, Operating):
         async with self._opening:  # an opening that is under way comes to its end first
             await self._finish_background()
             was_open, self._is_open = self._is_open, False
-            for batcher in (self._publishing, self._publishing_keyed, self._settling):
+            for batcher in (self._claiming, self._publishing, self._publishing_keyed, self._settling):
                 await batcher.drain()
             if was_open:
                 await self._close()
@@ -188,13 +191,38 @@ class Store(Reading, Operating):
         if wanted.now is not None:
             await self.tend(now=wanted.now)
             return await self._portions.claim(wanted, self._claim)
-        claims = await self._portions.claim(wanted, self._claim)
+        claims = await self._claim_along(wanted)
         if claims:
             if time.monotonic() >= self._tend_at:
                 self._spawn(self.tend)
         elif (await self.tend()).total:
-            claims = await self._portions.claim(wanted, self._claim)
+            claims = await self._claim_along(wanted)
         return claims
+
+    async def _claim_along(self, wanted: Wanted) -> list[Claim]:
+        """Claim together with others that want the same, if it is little; who comes first gets the oldest."""
+        if wanted.limit > SMALL:
+            return await self._portions.claim(wanted, self._claim)
+        (claims,) = await self._claiming.put([wanted])
+        return claims
+
+    async def _claim_calls(self, calls: list[Sequence[Wanted]]) -> list[Answer[list[Claim]]]:
+        groups: dict[tuple[object, ...], list[int]] = {}
+        for place, (wanted,) in enumerate(calls):
+            groups.setdefault(wanted.what, []).append(place)
+        found = await asyncio.gather(
+            *(self._claim_together([calls[place][0] for place in places]) for places in groups.values()),
+            return_exceptions=True,
+        )
+        answers: dict[int, Answer[list[Claim]]] = {}
+        for places, claims in zip(groups.values(), found, strict=True):
+            if isinstance(claims, Exception):
+                answers |= dict.fromkeys(places, claims)
+            elif isinstance(claims, BaseException):
+                raise claims
+            else:
+                answers |= {place: [mine] for place, mine in zip(places, claims, strict=True)}
+        return [answers[place] for place in range(len(calls))]
 
     async def _or_given_back(self, claiming: Coroutine[Any, Any, list[Claim]], now: datetime | None) -> list[Claim]:
         """The claims; when the caller is cancelled meanwhile they are given back, uncharged."""
@@ -308,6 +336,10 @@ class Store(Reading, Operating):
     ) -> list[Published]: ...
     @abstractmethod
     async def _claim(self, wanted: Wanted) -> list[Claim]: ...
+    @abstractmethod
+    async def _claim_together(self, wanted: Sequence[Wanted]) -> list[list[Claim]]:
+        """Claim for several workers that want the same in one write, as if they came one after the other."""
+
     @abstractmethod
     async def _claim_ids(
         self, ids: Sequence[int], worker: str, lease: timedelta, now: datetime | None

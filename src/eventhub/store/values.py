@@ -152,6 +152,11 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     now: datetime | None = None
     most_bytes: int | None = None
 
+    @property
+    def what(self) -> tuple[object, ...]:
+        """All but who and how many."""
+        return self.queue, self.tags, self.lease, self.max_attempts, self.now
+
     def accepts(self, route_tags: str) -> bool:
         """Whether the worker takes work with these tags: any of its own, or all work when it names none."""
         return _any_of(self.tags, route_tags)

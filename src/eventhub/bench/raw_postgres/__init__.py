@@ -85,7 +85,7 @@ class RawPostgres(Raw):
         return done, perf_counter() - started
 
     async def _claim(self, connection: Any, limit: int, floor: int) -> Any:
-        return await connection.fetch(STORE.claim_route, self._route, limit, WORKER, LEASE, floor, None, None)
+        return await connection.fetch(STORE.claim_route, self._route, limit, [WORKER], LEASE, floor, None, None)
 
     async def _complete(self, connection: Any, rows: Any) -> None:
         ids, fences = [row[0] for row in rows], [row[1] for row in rows]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections import Counter, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 import asyncpg
+import msgspec
 
 from eventhub.core.lifecycle import Bury, Complete, Reason
 from eventhub.errors import StoreBusy
@@ -27,6 +29,8 @@ from eventhub.store.values import Claim, Held, NewEvent, Published, Report, Rout
 __all__ = ["PostgresStore"]
 
 R = TypeVar("R")
+WORKER = 18
+"""Where a claimed row says whose it is."""
 ROUTES_SECONDS = 1.0
 """How long the list of a queue's routes is trusted while it yields work."""
 TRIES = 4
@@ -141,6 +145,17 @@ class PostgresStore(PostgresReading, PostgresOperating):
     # ---------------------------------------------------------------- claim
 
     async def _claim(self, wanted: Wanted) -> list[Claim]:
+        return _claims(await self._claim_rows(wanted, [wanted.worker]), wanted.lease)
+
+    async def _claim_together(self, wanted: Sequence[Wanted]) -> list[list[Claim]]:
+        if len(wanted) == 1:
+            return [await self._claim(wanted[0])]
+        workers = [one.worker for one in wanted for _ in range(one.limit)]
+        rows = await self._claim_rows(msgspec.structs.replace(wanted[0], limit=len(workers)), workers)
+        return _shared_out(rows, wanted)
+
+    async def _claim_rows(self, wanted: Wanted, workers: list[str]) -> list[Any]:
+        """Rows for the one worker, or for many of whom each gets one: then as many as possible, not just some."""
         rows: list[Any] = []
         for fresh in (False, True):
             by_priority: dict[int, list[int]] = {}
@@ -151,10 +166,10 @@ class PostgresStore(PostgresReading, PostgresOperating):
             for routes in by_priority.values():  # highest priority first
                 left = wanted.limit - len(rows)
                 if left > 0:
-                    rows += await self._claim_routes(routes, left, wanted)
-            if rows or wanted.now is not None:
+                    rows += await self._claim_routes(routes, left, wanted, _without(workers, rows))
+            if wanted.now is not None or _is_enough(rows, wanted.limit, workers):
                 break
-        return _claims(rows, wanted.lease)
+        return rows
 
     async def _routes_of(self, queue: str, *, fresh: bool) -> list[tuple[int, str, int]]:
         """The routes of a queue: another process may have added one, so an empty claim looks again."""
@@ -165,26 +180,28 @@ class PostgresStore(PostgresReading, PostgresOperating):
             self._queue_routes[queue] = (time.monotonic(), known)
         return known
 
-    async def _claim_routes(self, routes: list[int], limit: int, wanted: Wanted) -> list[Any]:
+    async def _claim_routes(self, routes: list[int], limit: int, wanted: Wanted, workers: list[str]) -> list[Any]:
         if len(routes) == 1:
-            return await self._claim_route(routes[0], limit, wanted)
-        asked = (limit, wanted.worker, wanted.lease)
+            return await self._claim_route(routes[0], limit, wanted, workers)
+        asked = (limit, workers, wanted.lease)
         rows = await self._fetch(SQL.claim_routes, routes, *asked, wanted.max_attempts, wanted.now)
-        if not rows and await self._fetch(SQL.any_ready, routes):
+        if not _is_enough(rows, limit, workers) and await self._fetch(SQL.any_ready, routes):
             # Others hold the oldest of all just now. One by one, a claim steps over what is held.
             for route in routes:
                 if len(rows) < limit:
-                    rows += await self._claim_route(route, limit - len(rows), wanted)
+                    rows += await self._claim_route(route, limit - len(rows), wanted, _without(workers, rows))
         return rows
 
-    async def _claim_route(self, route: int, limit: int, wanted: Wanted) -> list[Any]:
-        asked = (limit, wanted.worker, wanted.lease)
+    async def _claim_route(self, route: int, limit: int, wanted: Wanted, workers: list[str]) -> list[Any]:
         rows: list[Any] = []
         for start in {0 if wanted.now is not None else self._floors.start(route): None, 0: None}:
             started = time.monotonic()
-            rows = await self._fetch(SQL.claim_route, route, *asked, start, wanted.max_attempts, wanted.now)
-            if rows:
-                self._floors.claimed(route, started_at=start, last=rows[-1][15], took=time.monotonic() - started)
+            asked = (limit - len(rows), _without(workers, rows), wanted.lease)
+            found = await self._fetch(SQL.claim_route, route, *asked, start, wanted.max_attempts, wanted.now)
+            if found:
+                self._floors.claimed(route, started_at=start, last=found[-1][15], took=time.monotonic() - started)
+                rows += found
+            if _is_enough(rows, limit, workers):
                 break
         return rows
 
@@ -277,6 +294,38 @@ class PostgresStore(PostgresReading, PostgresOperating):
         await self.open()  # a store that is closed listens no more
         self._signals.start()
         return await super().wait(queue, since=since, timeout=timeout)
+
+
+def _is_enough(rows: list[Any], limit: int, workers: list[str]) -> bool:
+    """One worker is content with some; of many, each wants one."""
+    return len(rows) >= limit or (len(workers) == 1 and bool(rows))
+
+
+def _without(workers: list[str], rows: list[Any]) -> list[str]:
+    """Those who still have nothing, in their order; the one worker gets everything."""
+    if len(workers) == 1 or not rows:
+        return workers
+    served = Counter(row[WORKER] for row in rows)
+    left = []
+    for worker in workers:
+        if served[worker]:
+            served[worker] -= 1
+        else:
+            left.append(worker)
+    return left
+
+
+def _shared_out(rows: list[Any], wanted: Sequence[Wanted]) -> list[list[Claim]]:
+    """Who gets what: as the rows say, and between claims of the same name the first comes first."""
+    of_worker: dict[str, deque[Claim]] = {}
+    claims = _claims(rows, wanted[0].lease)
+    for row, claim in zip(rows, claims, strict=True):
+        of_worker.setdefault(row[WORKER], deque()).append(claim)
+    shared = []
+    for one in wanted:
+        mine = of_worker.get(one.worker, deque())
+        shared.append([mine.popleft() for _ in range(min(one.limit, len(mine)))])
+    return shared
 
 
 def _claims(rows: list[Any], lease: timedelta) -> list[Claim]:

@@ -12,7 +12,7 @@ from eventhub.store.rows import from_micros, to_claims
 from eventhub.store.sqlite.publishing import SQL, ids
 from eventhub.store.values import Claim, Wanted
 
-__all__ = ["claim_chosen", "claim_queue"]
+__all__ = ["claim_chosen", "claim_one_by_one", "claim_queue"]
 
 
 def claim_queue(connection: apsw.Connection, wanted: Wanted, now: int) -> list[Claim]:
@@ -31,6 +31,11 @@ def claim_queue(connection: apsw.Connection, wanted: Wanted, now: int) -> list[C
         else:
             rows += connection.execute(SQL.claim_routes, {"routes": ids(routes), "limit": left})
     return _lease(connection, rows, wanted, now)
+
+
+def claim_one_by_one(connection: apsw.Connection, wanted: Sequence[Wanted], now: int) -> list[list[Claim]]:
+    """Several workers in one transaction."""
+    return [claim_queue(connection, one, now) for one in wanted]
 
 
 def claim_chosen(connection: apsw.Connection, chosen: Sequence[int], wanted: Wanted, now: int) -> list[Claim]:

@@ -12,7 +12,7 @@ import apsw
 
 from eventhub.store.batching import Answer
 from eventhub.store.sqlite import settling
-from eventhub.store.sqlite.claiming import claim_chosen, claim_queue
+from eventhub.store.sqlite.claiming import claim_chosen, claim_one_by_one, claim_queue
 from eventhub.store.sqlite.connection import check_library, clock, connect, migrate, translated
 from eventhub.store.sqlite.operating import SqliteOperating
 from eventhub.store.sqlite.publishing import SQL, publish_calls, route_number
@@ -116,6 +116,9 @@ class SqliteStore(SqliteReading, SqliteOperating):
 
     async def _claim(self, wanted: Wanted) -> list[Claim]:
         return await self._write(claim_queue, wanted, now=wanted.now)
+
+    async def _claim_together(self, wanted: Sequence[Wanted]) -> list[list[Claim]]:
+        return await self._write(claim_one_by_one, wanted, now=wanted[0].now)
 
     async def _claim_ids(self, ids_: Sequence[int], worker: str, lease: timedelta, now: datetime | None) -> list[Claim]:
         return await self._write(claim_chosen, ids_, Wanted(queue="", worker=worker, lease=lease), now=now)

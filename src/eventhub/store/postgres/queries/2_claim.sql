@@ -1,19 +1,22 @@
 -- name: claim_route
 -- Only ready deliveries are in the index, so the cost does not depend on what else waits; the floor ($5) steps over
--- entries of claimed rows that an old snapshot keeps from being cleaned away.
+-- entries of claimed rows that an old snapshot keeps from being cleaned away. $3 is the one worker that gets all of it, or
+-- a worker for each, of whom the first gets the oldest.
 WITH pick AS MATERIALIZED (
   SELECT ctid AS tid FROM eventhub.deliveries WHERE state = 0 AND route = $1 AND event_id >= $5
   ORDER BY event_id LIMIT $2 FOR UPDATE SKIP LOCKED),
 taken AS (
-  UPDATE eventhub.deliveries SET state = 1, fence = fence + 1, attempts = attempts + 1, worker = $3,
+  UPDATE eventhub.deliveries SET state = 1, fence = fence + 1, attempts = attempts + 1,
+         worker = CASE cardinality($3::text[]) WHEN 1 THEN ($3::text[])[1]
+                  ELSE ($3::text[])[array_position(ARRAY (SELECT tid FROM pick), ctid)] END,
          due = coalesce($7, now()) + $4::interval, max_attempts = coalesce($6, max_attempts)
   WHERE ctid = ANY (ARRAY (SELECT tid FROM pick))
-  RETURNING id, event_id, route, fence, attempts, failures, lane, max_attempts, due),
+  RETURNING id, event_id, route, fence, attempts, failures, lane, max_attempts, due, worker),
 logged AS (
   INSERT INTO eventhub.event_log (event_id, delivery_id, action, worker, attempt, fence, created_at)
-  SELECT event_id, id, 'PICKED', $3, attempts, fence, coalesce($7, now()) FROM taken)
+  SELECT event_id, id, 'PICKED', worker, attempts, fence, coalesce($7, now()) FROM taken)
 SELECT t.id, t.fence, t.attempts, t.failures, t.lane, t.max_attempts, e.type, e.payload, e.metadata, e.tags, e.title,
-       e.description, e.ordering_key, e.idempotency_key, e.created_at, t.event_id, r.queue, t.due
+       e.description, e.ordering_key, e.idempotency_key, e.created_at, t.event_id, r.queue, t.due, t.worker
 FROM taken t JOIN eventhub.events e ON e.id = t.event_id JOIN eventhub.routes r ON r.id = t.route ORDER BY t.event_id;
 
 -- name: claim_routes
@@ -28,15 +31,17 @@ pick AS MATERIALIZED (
   CROSS JOIN LATERAL (SELECT d.ctid AS tid FROM eventhub.deliveries d WHERE d.id = c.id AND d.state + 0 = 0
                       LIMIT 1 FOR UPDATE SKIP LOCKED) p),
 taken AS (
-  UPDATE eventhub.deliveries SET state = 1, fence = fence + 1, attempts = attempts + 1, worker = $3,
+  UPDATE eventhub.deliveries SET state = 1, fence = fence + 1, attempts = attempts + 1,
+         worker = CASE cardinality($3::text[]) WHEN 1 THEN ($3::text[])[1]
+                  ELSE ($3::text[])[array_position(ARRAY (SELECT tid FROM pick), ctid)] END,
          due = coalesce($6, now()) + $4::interval, max_attempts = coalesce($5, max_attempts)
   WHERE ctid = ANY (ARRAY (SELECT tid FROM pick))
-  RETURNING id, event_id, route, fence, attempts, failures, lane, max_attempts, due),
+  RETURNING id, event_id, route, fence, attempts, failures, lane, max_attempts, due, worker),
 logged AS (
   INSERT INTO eventhub.event_log (event_id, delivery_id, action, worker, attempt, fence, created_at)
-  SELECT event_id, id, 'PICKED', $3, attempts, fence, coalesce($6, now()) FROM taken)
+  SELECT event_id, id, 'PICKED', worker, attempts, fence, coalesce($6, now()) FROM taken)
 SELECT t.id, t.fence, t.attempts, t.failures, t.lane, t.max_attempts, e.type, e.payload, e.metadata, e.tags, e.title,
-       e.description, e.ordering_key, e.idempotency_key, e.created_at, t.event_id, r.queue, t.due
+       e.description, e.ordering_key, e.idempotency_key, e.created_at, t.event_id, r.queue, t.due, t.worker
 FROM taken t JOIN eventhub.events e ON e.id = t.event_id JOIN eventhub.routes r ON r.id = t.route ORDER BY t.event_id;
 
 -- name: any_ready
@@ -73,6 +78,7 @@ FROM taken t JOIN eventhub.events e ON e.id = t.event_id JOIN eventhub.routes r 
 
 -- name: extend
 -- Only the current claim can lengthen its lease, and a lease that has ended may still be saved if nobody took it.
+-- It never becomes shorter: whoever was promised an hour keeps it.
 WITH hit AS MATERIALIZED (
   SELECT d.tid FROM unnest($1::bigint[], $2::integer[]) AS w(id, fence)
   CROSS JOIN LATERAL (SELECT ctid AS tid FROM eventhub.deliveries
