@@ -307,7 +307,8 @@ def test_a_wrong_call_says_what_would_work(capsys, arguments, said):
     assert said in " ".join(capsys.readouterr().err.split())
 
 
-def test_people_get_a_table_with_what_else_was_measured(capsys, tmp_path):
+def test_people_get_a_table_with_what_else_was_measured(capsys, monkeypatch, tmp_path):
+    monkeypatch.setenv("COLUMNS", "200")
     assert main(["bench", "--http", "--db", str(tmp_path), "--engine", "sqlite", "--events", "1000", "--rounds", "1",
                  "--connections", "4", "--only", "http-work"]) == 0  # fmt: skip
     shown = " ".join(capsys.readouterr().out.split())
