@@ -64,7 +64,7 @@ def test_every_worker_is_seen_with_its_last_action_and_open_claims(hub: Hub, tag
     assert workers(hub)[worker]["open_claims"] == 0
 
 
-def test_a_worker_with_a_lease_that_ended_is_stale(hub: Hub, tag: str, worker: str):
+def test_a_worker_whose_event_was_taken_over_holds_no_claim_any_more(hub: Hub, tag: str, worker: str):
     hub.publish(tags=tag)
     hub.take(tag, worker, lease_seconds=1)
     assert hub.taken(tag, f"{worker}-next")  # which shows that the time has passed
