@@ -4,6 +4,7 @@ import datetime as dt
 import decimal
 import enum
 import math
+import time
 import uuid
 from collections import OrderedDict
 from collections.abc import Callable
@@ -257,6 +258,21 @@ def test_the_limit_also_counts_where_the_slow_way_is_taken() -> None:
 def test_json_from_outside_is_read_as_strictly(text: str | bytes, why: str) -> None:
     with pytest.raises(InvalidPayloadError, match=why):
         load(text)
+
+
+def test_nothing_is_paid_for_the_place_of_what_is_right() -> None:
+    value = {"k" * 1_000_000: [1] * 100_000 + [2**64 - 1]}  # a number for which it is walked
+    started = time.perf_counter()
+    assert load(dump(value, max_bytes=2**24), max_bytes=2**24) == value
+    assert time.perf_counter() - started < 2
+
+
+def test_the_place_in_an_error_is_kept_short() -> None:
+    with pytest.raises(InvalidPayloadError) as caught:
+        dump({"k" * 1_000_000: [{"a\nb": [1, "\x00"]}]})
+    assert str(caught.value) == f"payload.{'k' * 191}… contains a NUL character; remove it."
+    with pytest.raises(InvalidPayloadError, match=r"^payload\[0\]\.a b\[1\] contains a NUL"):
+        dump([{"a\nb": [1, "\x00"]}])
 
 
 @given(VALUES)

@@ -1,15 +1,15 @@
 """Strict JSON: what may be a payload, and the one text it is kept as.
 
 The fast way encodes, decodes and compares: whatever JSON cannot say (NaN, keys that are not strings, dates, sets)
-comes back different. Only a payload that fails this, or could be too deep, hold a NUL or too large a number, is walked
-in Python, which also finds the words for the error.
+comes back different. Only a payload that fails this, is too deep, or could hold a NUL or too large a number, is walked
+in Python, which also finds the words for the error; the place is put together on the way back from it, so that nothing
+is paid for the places of what is right.
 """
 
 from __future__ import annotations
 
 import json
 import math
-import textwrap
 from collections.abc import Sequence
 from typing import Any, Final, NoReturn
 
@@ -29,6 +29,7 @@ _ALL_ZEROS: Final = bytes.maketrans(b"123456789", b"000000000")
 _LONG_NUMBER: Final = b"0" * 19  # the shortest that may be beyond 64 bits
 
 _NOT_OPENERS: Final = bytes(set(range(256)) - set(b"[{\n"))
+_LONGEST_PATH: Final = 200  # characters of it in an error
 _WIDEST_CHARACTER: Final = 4  # bytes
 _TOGETHER: Final = 64  # payloads: more of them leave the processor's cache and wake the garbage collector
 
@@ -40,18 +41,9 @@ _decode = _decoder.decode
 
 def dump(payload: Any, *, what: str = "payload", max_bytes: int = MAX_BYTES) -> str:
     """The canonical text of a payload; raises InvalidPayloadError or PayloadTooLargeError before anything is stored."""
-    try:
-        raw = _encode(payload)
-        plain = _decode(raw) == payload
-    except Exception:  # noqa: BLE001 - whatever it was, the walk below names it
-        return _dump_slowly(payload, what, max_bytes)
-    if (
-        not plain
-        or (b"\\" in raw and b"\\u0000" in raw)
-        or raw.count(b"[") + raw.count(b"{") > MAX_DEPTH
-        or _LONG_NUMBER in raw.translate(_ALL_ZEROS)
-    ):
-        return _dump_slowly(payload, what, max_bytes)
+    raw = _plain(payload, MAX_DEPTH)
+    if raw is None:
+        raw = _encode(_walked(payload, what, 1))
     if len(raw) > max_bytes:
         _too_large(what, len(raw), max_bytes)
     return raw.decode()
@@ -115,59 +107,128 @@ def load(text: str | bytes, *, max_bytes: int = MAX_BYTES, envelope: int = 0) ->
         raise
     except (ValueError, RecursionError) as error:
         raise InvalidPayloadError(f"payload is not JSON: {error}") from None
-    _walk(value, "payload", 1 - envelope, [])
+    if _plain(value, MAX_DEPTH + envelope) is None:
+        _walked(value, "payload", 1 - envelope)
     return value
 
 
-def _dump_slowly(payload: Any, what: str, max_bytes: int) -> str:
-    value = _walk(payload, what, 1, [])
-    raw = _encode(value)
-    if len(raw) > max_bytes:
-        _too_large(what, len(raw), max_bytes)
-    return raw.decode()
+def _plain(value: Any, levels: int) -> bytes | None:
+    """The text of a value that is JSON beyond doubt; None for any other."""
+    try:
+        raw = _encode(value)
+        read = _decode(raw)
+        if (
+            read != value
+            or (b"\\" in raw and b"\\u0000" in raw)
+            or _LONG_NUMBER in raw.translate(_ALL_ZEROS)
+            or (raw.count(b"[") + raw.count(b"{") > levels and _is_deeper(read, levels))
+        ):
+            return None
+    except Exception:  # noqa: BLE001 - whatever it was, the walk names it
+        return None
+    return raw
 
 
-def _walk(value: Any, path: str, depth: int, above: list[int]) -> Any:
+def _is_deeper(value: Any, levels: int) -> bool:
+    """Whether a value that was read has more levels than these; all containers of one level are taken together."""
+    containers = [value]
+    for _ in range(levels):
+        containers = [
+            item
+            for each in containers
+            for item in (each.values() if type(each) is dict else each)
+            if type(item) is dict or type(item) is list
+        ]
+        if not containers:
+            return False
+    return True
+
+
+class _Refused(Exception):
+    """What is wrong, and where: the places are gathered from the inside out."""
+
+    def __init__(self, problem: str, remedy: str) -> None:
+        super().__init__(problem)
+        self.remedy = remedy
+        self.places: list[str] = []
+
+
+def _walked(value: Any, what: str, depth: int) -> Any:
     """The value in plain JSON types, or the error that says where and why it is not."""
+    try:
+        return _walk(value, depth, [])
+    except _Refused as refused:
+        path = what + "".join(reversed(refused.places))
+        shown = path if len(path) <= _LONGEST_PATH else f"{path[: _LONGEST_PATH - 1]}…"
+        raise InvalidPayloadError(f"{' '.join(shown.split())} {refused}; {refused.remedy}.") from None
+
+
+def _walk(value: Any, depth: int, above: list[int]) -> Any:
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str):
-        return _text(value, path)
+        return _text(value)
     if isinstance(value, int):
         if not _INT_MIN <= value <= _INT_MAX:
-            _refuse(path, "is an integer beyond 64 bits", "send it as a string")
+            raise _Refused("is an integer beyond 64 bits", "send it as a string")
         return int(value)
     if isinstance(value, float):
         if not math.isfinite(value):
-            _refuse(path, f"is {value}", "JSON has no NaN or Infinity; send null or a string")
+            raise _Refused(f"is {value}", "JSON has no NaN or Infinity; send null or a string")
         return float(value)
     if isinstance(value, dict | list | tuple):
         if id(value) in above:
-            _refuse(path, "contains itself", "break the cycle")
+            raise _Refused("contains itself", "break the cycle")
         if depth > MAX_DEPTH:
-            _refuse(path, f"is nested more than {MAX_DEPTH} levels deep", "flatten it")
-        return _walk_container(value, path, depth, [*above, id(value)])
-    return _refuse(path, f"is a {type(value).__name__}", "convert it to a string, number, list or mapping first")
+            raise _Refused(f"is nested more than {MAX_DEPTH} levels deep", "flatten it")
+        walk = _walk_mapping if isinstance(value, dict) else _walk_list
+        return walk(value, depth + 1, [*above, id(value)])
+    raise _Refused(f"is a {type(value).__name__}", "convert it to a string, number, list or mapping first")
 
 
-def _walk_container(value: Any, path: str, depth: int, above: list[int]) -> Any:
-    if not isinstance(value, dict):
-        return [_walk(item, f"{path}[{n}]", depth + 1, above) for n, item in enumerate(value)]
-    plain = {}
-    for key, item in value.items():
-        if not isinstance(key, str):
-            _refuse(path, f"has the key {key!r}, a {type(key).__name__}", "JSON keys are strings")
-        plain[_text(key, f"{path} key")] = _walk(item, f"{path}.{key}", depth + 1, above)
+def _walk_list(value: Any, depth: int, above: list[int]) -> list[Any]:
+    plain: list[Any] = []
+    try:
+        for item in value:
+            plain.append(_walk(item, depth, above))  # noqa: PERF401 - how many there are is the place
+    except _Refused as refused:
+        refused.places.append(f"[{len(plain)}]")
+        raise
     return plain
 
 
-def _text(value: str, path: str) -> str:
+def _walk_mapping(value: Any, depth: int, above: list[int]) -> dict[str, Any]:
+    plain: dict[str, Any] = {}
+    name: str | None = None
+    try:
+        for key, item in value.items():
+            name = None
+            name = _key(key)
+            plain[name] = _walk(item, depth, above)
+    except _Refused as refused:
+        if name is not None:
+            refused.places.append(f".{name[:_LONGEST_PATH]}")
+        raise
+    return plain
+
+
+def _key(key: object) -> str:
+    if not isinstance(key, str):
+        raise _Refused(f"has the key {key!r}, a {type(key).__name__}", "JSON keys are strings")
+    try:
+        return _text(key)
+    except _Refused as refused:
+        refused.places.append(" key")
+        raise
+
+
+def _text(value: str) -> str:
     if "\x00" in value:
-        _refuse(path, "contains a NUL character", "remove it")
+        raise _Refused("contains a NUL character", "remove it")
     try:
         value.encode()
     except UnicodeEncodeError:
-        _refuse(path, "contains a lone surrogate", "send well-formed Unicode")
+        raise _Refused("contains a lone surrogate", "send well-formed Unicode") from None
     return str(value)
 
 
@@ -182,10 +243,6 @@ def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _no_constant(name: str) -> NoReturn:
     raise InvalidPayloadError(f"payload contains {name}; JSON has no NaN or Infinity. Send null or a string.")
-
-
-def _refuse(path: str, problem: str, remedy: str) -> NoReturn:
-    raise InvalidPayloadError(f"{textwrap.shorten(path, 200, placeholder='…')} {problem}; {remedy}.")
 
 
 def _too_large(what: str, size: int, limit: int) -> NoReturn:

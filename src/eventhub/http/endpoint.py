@@ -15,7 +15,7 @@ from eventhub.http.cloud_events import BATCH_TYPE, is_binary
 from eventhub.http.gate import accepts
 from eventhub.http.operations import BATCH, Operation
 from eventhub.http.problems import Problem, problem_of
-from eventhub.http.reading import Gone, Receive, checked, parse_json, read_body, read_query
+from eventhub.http.reading import Gone, Receive, aside, checked, parse_json, read_body, read_query
 
 if TYPE_CHECKING:
     from eventhub.http.service import Service
@@ -90,7 +90,8 @@ class Endpoint:
             seconds=self._service.settings.request_seconds,
         )
         if kind == "application/json" and not as_data:
-            ask.body = checked(parse_json(ask.raw), operation.body)
+            raw, wanted = ask.raw, operation.body
+            ask.body = await aside(len(raw), lambda: checked(parse_json(raw), wanted))
 
 
 def answer_to(error: Exception, scope: Any) -> Answer:

@@ -14,7 +14,7 @@ from eventhub.core import strict_json
 from eventhub.errors import InvalidPayloadError, PayloadTooLargeError
 from eventhub.http.problems import Problem
 
-__all__ = ["checked", "parse_json", "read_body", "read_query"]
+__all__ = ["LARGE", "aside", "checked", "parse_json", "read_body", "read_query"]
 
 T = TypeVar("T")
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -23,6 +23,8 @@ _decode = msgspec.json.Decoder().decode
 _encode = msgspec.json.Encoder().encode
 ENVELOPE: Final = 3
 """Levels around a payload at most: an object, its list of events, an event."""
+LARGE: Final = 262_144
+"""Bytes of a body beyond which its work is done in a thread; below, a few milliseconds are all it costs."""
 _PLACE: Final = re.compile(r" - at `\$(.*)`$")
 
 
@@ -34,16 +36,16 @@ async def read_body(receive: Receive, *, declared: bytes | None, limit: int, sec
     """The whole body; what counts is what arrives, whatever the client said about its length."""
     if declared is not None and declared.isdigit() and int(declared) > limit:
         raise _too_large(limit)
-    message = await _next(receive, seconds)
+    deadline = asyncio.get_running_loop().time() + seconds  # for all of it, however it is cut
+    message = await _next(receive, deadline)
     if not message.get("more_body"):  # nearly always: one message
         body: bytes = message.get("body", b"")
         if len(body) > limit:
             raise _too_large(limit)
         return body
     chunks, size = [message["body"]], len(message["body"])
-    deadline = asyncio.get_running_loop().time() + seconds
     while message.get("more_body"):
-        message = await _next(receive, deadline - asyncio.get_running_loop().time())
+        message = await _next(receive, deadline)
         chunks.append(message.get("body", b""))
         size += len(chunks[-1])
         if size > limit:
@@ -51,9 +53,9 @@ async def read_body(receive: Receive, *, declared: bytes | None, limit: int, sec
     return b"".join(chunks)
 
 
-async def _next(receive: Receive, seconds: float) -> MutableMapping[str, Any]:
+async def _next(receive: Receive, deadline: float) -> MutableMapping[str, Any]:
     try:
-        async with asyncio.timeout(seconds):
+        async with asyncio.timeout_at(deadline):
             message = await receive()
     except TimeoutError:
         raise Problem(408, "too-slow", "The request did not arrive in time. Send it again.") from None
@@ -64,6 +66,11 @@ async def _next(receive: Receive, seconds: float) -> MutableMapping[str, Any]:
 
 def _too_large(limit: int) -> Problem:
     return Problem(413, "body-too-large", f"The body is larger than {limit:,} bytes. Send less at once.")
+
+
+async def aside(size: int, work: Callable[[], T]) -> T:
+    """Work on a body of so many bytes; on a large one in a thread, so that nobody else waits for it."""
+    return await asyncio.to_thread(work) if size > LARGE else work()
 
 
 def parse_json(raw: bytes) -> Any:

@@ -27,7 +27,8 @@ from eventhub.http.bodies import (
 from eventhub.http.operations import BATCH, EVENT, Example, Operation
 from eventhub.http.problems import Problem
 from eventhub.http.publishing import event_body, job_type, key_in
-from eventhub.store.values import EventFilter
+from eventhub.http.reading import aside
+from eventhub.store.values import EventFilter, NewEvent
 
 __all__ = ["OPERATIONS"]
 
@@ -64,8 +65,7 @@ async def publish(ask: Ask) -> Answer:
     if ask.body is None and ask.content_type == cloud_events.BATCH_TYPE:
         return await publish_batch(ask)
     key = key_in(ask)
-    body = ask.body if ask.body is not None else _cloud_event(ask, key)
-    event = service.publisher.compose(body, ask, key)
+    event = await aside(len(ask.raw), lambda: _composed(ask, key))
     await service.check_room(1)
     (published,) = await service.store.publish([event])
     if published.duplicate:
@@ -77,6 +77,11 @@ async def publish(ask: Ask) -> Answer:
     service.metrics.received()
     log.debug("published", event_id=published.id, event_type=event.type)
     return document(service.publisher.described(event, published), 201 if event.route.tags else 202)
+
+
+def _composed(ask: Ask, key: str | None) -> NewEvent:
+    body = ask.body if ask.body is not None else _cloud_event(ask, key)
+    return ask.service.publisher.compose(body, ask, key)
 
 
 def _cloud_event(ask: Ask, key: str | None) -> NewEventBody:
@@ -93,6 +98,16 @@ def _cloud_event(ask: Ask, key: str | None) -> NewEventBody:
 async def publish_batch(ask: Ask) -> Answer:
     """Up to 1,000 events, all of them or none."""
     service = ask.service
+    events = await aside(len(ask.raw), lambda: _composed_batch(ask))
+    await service.check_room(len(events))
+    published = await service.store.publish(events)
+    again = sum(event.duplicate for event in published)
+    service.metrics.received(len(published) - again)
+    service.metrics.received(again, duplicate=True)
+    return document(PublishedBatch(events=[Created(id=p.id, duplicate=p.duplicate) for p in published]), 201)
+
+
+def _composed_batch(ask: Ask) -> list[NewEvent]:
     under = ""
     if ask.body is None:
         bodies = cloud_events.from_batch(ask.raw)
@@ -100,13 +115,7 @@ async def publish_batch(ask: Ask) -> Answer:
         bodies, under = ask.body.events, "/events"
     else:
         bodies = ask.body
-    events = service.publisher.compose_many(bodies, ask, key_in(ask), under=under)
-    await service.check_room(len(events))
-    published = await service.store.publish(events)
-    again = sum(event.duplicate for event in published)
-    service.metrics.received(len(published) - again)
-    service.metrics.received(again, duplicate=True)
-    return document(PublishedBatch(events=[Created(id=p.id, duplicate=p.duplicate) for p in published]), 201)
+    return ask.service.publisher.compose_many(bodies, ask, key_in(ask), under=under)
 
 
 # -------------------------------------------------------------------- looking
