@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Self
 
@@ -31,8 +31,12 @@ class Reading(ABC):
         """Ready deliveries of a queue without claiming them: (id, event type), oldest first."""
 
     @abstractmethod
-    async def ready_routes(self, queue: str, *, most: int = 1) -> list[tuple[str, ...]]:
+    async def ready_routes(
+        self, queue: str, *, most: int = 1, tags: Iterable[str] | None = None
+    ) -> list[tuple[str, ...]]:
         """The sets of tags that have something ready in a queue: highest priority first, then oldest first.
+
+        With ``tags`` only sets with any of them, and no others are looked at.
 
         Each set stands there once for every delivery that is ready, at most ``most`` times. A retry that is due
         counts once it was tended.

@@ -12,6 +12,7 @@ from msgspec import DecodeError
 from eventhub.core.events import Action, DeadEvent, LogEntry, QueuedEvent, Status
 from eventhub.core.lifecycle import State, event_status
 from eventhub.core.strict_json import decode, dump
+from eventhub.store.routes import KnownRoutes
 from eventhub.store.values import ApiKey, Claim, Current, Held, NewEvent, Orphan, Published, QueueStats, WorkerSeen
 
 __all__ = [
@@ -178,11 +179,15 @@ def to_current(row: Sequence[Any], time: Callable[[Any], datetime]) -> Current:
     )
 
 
-def to_tag_sets(rows: Iterable[Sequence[Any]], most: int) -> list[tuple[str, ...]]:
-    """The tags of routes, none of them more often than ``most``: one set may stand in several routes."""
+def to_tag_sets(rows: Iterable[Sequence[Any]], known: KnownRoutes, most: int) -> list[tuple[str, ...]]:
+    """The tags of (route, event id), the most urgent first, then the oldest.
+
+    None stands there more often than ``most``: one set may stand in several routes.
+    """
     seen: Counter[str] = Counter()
     sets: list[tuple[str, ...]] = []
-    for (tags,) in rows:
+    for route in (known[number] for number, _ in sorted(rows, key=lambda row: (-known[row[0]].priority, row[1]))):
+        tags = route.tags
         seen[tags] += 1
         if seen[tags] <= most:
             sets.append(tuple(tags.split(",")) if tags else ())

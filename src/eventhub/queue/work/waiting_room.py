@@ -259,12 +259,21 @@ class WaitingRoom:
         served = False
         while self._groups:
             self.looks += 1
-            ready = await self._store.ready_routes(self._queue, most=CLAIMS_AT_ONCE)
+            ready = await self._store.ready_routes(self._queue, most=CLAIMS_AT_ONCE, tags=self._wanted())
             found = await asyncio.gather(*(self._claim_for(waiter) for waiter in self._choose(ready)))
             if not any(found):
                 break
             served = True
         return served
+
+    def _wanted(self) -> Tags:
+        """What anybody here waits for."""
+        tags: set[str] = set()
+        for group in self._groups:
+            if group is None:
+                return None
+            tags |= group
+        return frozenset(tags)
 
     def _choose(self, ready: Sequence[tuple[str, ...]]) -> list[Waiter]:
         """For everything that is ready the oldest waiter that it fits and that has nothing better yet."""

@@ -23,6 +23,7 @@ from eventhub.store.postgres.operating import PostgresOperating
 from eventhub.store.postgres.publishing import SQL, is_plain, publish_calls, publish_plain
 from eventhub.store.postgres.reading import PostgresReading, same
 from eventhub.store.postgres.signals import Signals
+from eventhub.store.routes import KnownRoutes, by_priority
 from eventhub.store.rows import to_claims
 from eventhub.store.values import Claim, Held, NewEvent, Published, Report, Route, Settled, Tended, Wanted, routes_in
 
@@ -32,7 +33,7 @@ R = TypeVar("R")
 WORKER = 18
 """Where a claimed row says whose it is."""
 ROUTES_SECONDS = 1.0
-"""How long the list of a queue's routes is trusted while it yields work."""
+"""How long the known routes are trusted while they yield work."""
 TRIES = 4
 """How often a transaction of ours that lost to a deadlock is tried before the caller hears of it."""
 
@@ -48,7 +49,8 @@ class PostgresStore(PostgresReading, PostgresOperating):
         self._pool: asyncpg.Pool[asyncpg.Record]
         self._signals = Signals(url, self.wakeups)
         self._routes: dict[Route, int] = {}
-        self._queue_routes: dict[str, tuple[float, list[tuple[int, str, int]]]] = {}
+        self._known = KnownRoutes()
+        self._known_at = 0.0
         self._floors = Floors()
         self._days_at = 0.0
 
@@ -139,7 +141,7 @@ class PostgresStore(PostgresReading, PostgresOperating):
             if not rows:
                 await self._fetch(SQL.intern_route, *named)
                 rows = await self._fetch(SQL.find_route, *named)
-                self._queue_routes.pop(route.queue, None)
+                self._known_at = 0.0
             self._routes[route] = rows[0][0]
 
     # ---------------------------------------------------------------- claim
@@ -158,12 +160,8 @@ class PostgresStore(PostgresReading, PostgresOperating):
         """Rows for the one worker, or for many of whom each gets one: then as many as possible, not just some."""
         rows: list[Any] = []
         for fresh in (False, True):
-            by_priority: dict[int, list[int]] = {}
-            known = await self._routes_of(wanted.queue, fresh=fresh or wanted.now is not None)
-            for number, route_tags, priority in known:
-                if wanted.accepts(route_tags):
-                    by_priority.setdefault(priority, []).append(number)
-            for routes in by_priority.values():  # highest priority first
+            known = await self._known_routes(fresh=fresh or wanted.now is not None)
+            for routes in by_priority(known.find(wanted.queue, wanted.tags)):
                 left = wanted.limit - len(rows)
                 if left > 0:
                     rows += await self._claim_routes(routes, left, wanted, _without(workers, rows))
@@ -171,14 +169,13 @@ class PostgresStore(PostgresReading, PostgresOperating):
                 break
         return rows
 
-    async def _routes_of(self, queue: str, *, fresh: bool) -> list[tuple[int, str, int]]:
-        """The routes of a queue: another process may have added one, so an empty claim looks again."""
-        known_at, known = self._queue_routes.get(queue, (0.0, []))
-        age = time.monotonic() - known_at
-        if fresh or not known or age > ROUTES_SECONDS:
-            known = [tuple(row) for row in await self._fetch(SQL.queue_routes, queue)]
-            self._queue_routes[queue] = (time.monotonic(), known)
-        return known
+    async def _known_routes(self, *, fresh: bool = True) -> KnownRoutes:
+        """The routes: another process may have added one, so an empty claim looks again."""
+        if fresh or time.monotonic() - self._known_at > ROUTES_SECONDS:
+            asked_at = time.monotonic()
+            self._known.learn(await self._read(SQL.new_routes, self._known.last))
+            self._known_at = asked_at
+        return self._known
 
     async def _claim_routes(self, routes: list[int], limit: int, wanted: Wanted, workers: list[str]) -> list[Any]:
         if len(routes) == 1:

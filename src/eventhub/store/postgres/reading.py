@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -14,6 +14,7 @@ from eventhub.core.lifecycle import State
 from eventhub.store.contract import Store
 from eventhub.store.opening import shown
 from eventhub.store.postgres.publishing import SQL
+from eventhub.store.routes import KnownRoutes
 from eventhub.store.rows import (
     queue_stats,
     to_current,
@@ -47,6 +48,8 @@ class PostgresReading(Store):
 
     @abstractmethod
     async def _read(self, query: str, *args: Any) -> list[Any]: ...
+    @abstractmethod
+    async def _known_routes(self) -> KnownRoutes: ...
 
     # ------------------------------------------------------------- the work
 
@@ -57,8 +60,12 @@ class PostgresReading(Store):
     async def ready(self, queue: str, *, after_id: int = 0, limit: int = 1000) -> list[tuple[int, str]]:
         return [(row[0], row[1]) for row in await self._read(SQL.ready, queue, after_id, limit)]
 
-    async def ready_routes(self, queue: str, *, most: int = 1) -> list[tuple[str, ...]]:
-        return to_tag_sets(await self._read(SQL.ready_routes, queue, most), most)
+    async def ready_routes(
+        self, queue: str, *, most: int = 1, tags: Iterable[str] | None = None
+    ) -> list[tuple[str, ...]]:
+        known = await self._known_routes()
+        routes = [route.id for route in known.find(queue, tags)]
+        return to_tag_sets(await self._read(SQL.ready_routes, routes, most), known, most) if routes else []
 
     async def current(self, ids: Sequence[int]) -> dict[int, Current]:
         return {row[0]: to_current(row, same) for row in await self._read(SQL.standing, list(ids))}

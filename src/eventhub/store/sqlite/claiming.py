@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from typing import Any
 
 import apsw
 
+from eventhub.store.routes import KnownRoute, KnownRoutes, by_priority
 from eventhub.store.rows import from_micros, to_claims
 from eventhub.store.sqlite.publishing import SQL, ids
 from eventhub.store.values import Claim, Wanted
 
-__all__ = ["claim_chosen", "claim_one_by_one", "claim_queue"]
+__all__ = ["claim_chosen", "claim_one_by_one"]
 
 
-def claim_queue(connection: apsw.Connection, wanted: Wanted, now: int) -> list[Claim]:
+def _claim_queue(connection: apsw.Connection, wanted: Wanted, fitting: Iterable[KnownRoute], now: int) -> list[Claim]:
     """Lease the oldest ready deliveries of a queue, those of the highest priority first."""
-    by_priority: dict[int, list[int]] = {}
-    for number, route_tags, priority in connection.execute(SQL.queue_routes, {"queue": wanted.queue}):
-        if wanted.accepts(route_tags):
-            by_priority.setdefault(priority, []).append(number)
     rows: list[tuple[Any, ...]] = []
-    for routes in by_priority.values():
+    for routes in by_priority(fitting):
         left = wanted.limit - len(rows)
         if left <= 0:
             break
@@ -33,9 +30,16 @@ def claim_queue(connection: apsw.Connection, wanted: Wanted, now: int) -> list[C
     return _lease(connection, rows, wanted, now)
 
 
-def claim_one_by_one(connection: apsw.Connection, wanted: Sequence[Wanted], now: int) -> list[list[Claim]]:
-    """Several workers in one transaction."""
-    return [claim_queue(connection, one, now) for one in wanted]
+def claim_one_by_one(
+    connection: apsw.Connection, wanted: Sequence[Wanted], known: KnownRoutes, now: int
+) -> tuple[list[list[Claim]], list[KnownRoute]]:
+    """Several workers in one transaction; also the routes that it saw and that were not known before."""
+    learnt = [KnownRoute(*row) for row in connection.execute(SQL.new_routes, {"after": known.last})]
+    claims = []
+    for one in wanted:
+        new = [route for route in learnt if route.queue == one.queue and one.accepts(route.tags)]
+        claims.append(_claim_queue(connection, one, known.find(one.queue, one.tags) + new, now))
+    return claims, learnt
 
 
 def claim_chosen(connection: apsw.Connection, chosen: Sequence[int], wanted: Wanted, now: int) -> list[Claim]:

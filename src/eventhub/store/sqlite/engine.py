@@ -11,8 +11,9 @@ from typing import Any, TypeVar
 import apsw
 
 from eventhub.store.batching import Answer
+from eventhub.store.routes import KnownRoutes
 from eventhub.store.sqlite import settling
-from eventhub.store.sqlite.claiming import claim_chosen, claim_one_by_one, claim_queue
+from eventhub.store.sqlite.claiming import claim_chosen, claim_one_by_one
 from eventhub.store.sqlite.connection import check_library, clock, connect, migrate, translated
 from eventhub.store.sqlite.operating import SqliteOperating
 from eventhub.store.sqlite.publishing import SQL, publish_calls, route_number
@@ -38,6 +39,7 @@ class SqliteStore(SqliteReading, SqliteOperating):
         self._path = path
         self._synchronous = synchronous
         self._routes: dict[Route, int] = {}
+        self._known = KnownRoutes()
         self._writer: ConnectionThread
         self._reader: ConnectionThread
         self._watcher: asyncio.Task[None] | None = None
@@ -115,10 +117,13 @@ class SqliteStore(SqliteReading, SqliteOperating):
             self._routes[route] = await self._writer.run(functools.partial(route_number, route=route))
 
     async def _claim(self, wanted: Wanted) -> list[Claim]:
-        return await self._write(claim_queue, wanted, now=wanted.now)
+        (claims,) = await self._claim_together([wanted])
+        return claims
 
     async def _claim_together(self, wanted: Sequence[Wanted]) -> list[list[Claim]]:
-        return await self._write(claim_one_by_one, wanted, now=wanted[0].now)
+        claims, learnt = await self._write(claim_one_by_one, wanted, self._known, now=wanted[0].now)
+        self._known.learn(learnt)  # only now are they known to be committed
+        return claims
 
     async def _claim_ids(self, ids_: Sequence[int], worker: str, lease: timedelta, now: datetime | None) -> list[Claim]:
         return await self._write(claim_chosen, ids_, Wanted(queue="", worker=worker, lease=lease), now=now)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -12,6 +12,7 @@ import apsw
 from eventhub.core.events import DeadEvent, LogEntry, QueuedEvent, Status
 from eventhub.core.lifecycle import State
 from eventhub.store.contract import Store
+from eventhub.store.routes import KnownRoutes
 from eventhub.store.rows import (
     from_micros,
     queue_stats,
@@ -46,6 +47,7 @@ class SqliteReading(Store):
     _path: str
     _synchronous: str
     _reader: ConnectionThread
+    _known: KnownRoutes
     _writer: ConnectionThread
 
     @abstractmethod
@@ -61,8 +63,15 @@ class SqliteReading(Store):
         rows = await self._read(SQL.ready, queue=queue, after_id=after_id, limit=limit)
         return [(number, type_) for number, type_ in rows]
 
-    async def ready_routes(self, queue: str, *, most: int = 1) -> list[tuple[str, ...]]:
-        return to_tag_sets(await self._read(SQL.ready_routes, queue=queue, most=most), most)
+    async def ready_routes(
+        self, queue: str, *, most: int = 1, tags: Iterable[str] | None = None
+    ) -> list[tuple[str, ...]]:
+        known = self._known
+        known.learn(await self._read(SQL.new_routes, after=known.last))
+        routes = [route.id for route in known.find(queue, tags)]
+        if not routes:
+            return []
+        return to_tag_sets(await self._read(SQL.ready_routes, routes=ids(routes), most=most), known, most)
 
     async def current(self, ids: Sequence[int]) -> dict[int, Current]:
         await self.open()

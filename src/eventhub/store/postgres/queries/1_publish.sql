@@ -3,15 +3,17 @@
 SELECT nextval('eventhub.ids') FROM generate_series(1, $1);
 
 -- name: intern_route
--- Routes are few: insert when new, then the number is cached. Never inside a caller's transaction.
-INSERT INTO eventhub.routes (queue, tags, priority) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING;
+-- Routes are few: insert when new, then the number is cached. Never inside a caller's transaction. One at a time, so
+-- that they are committed in the order of their numbers and whoever saw one has not missed a lower one.
+WITH alone AS MATERIALIZED (SELECT pg_advisory_xact_lock(hashtext('eventhub.routes')))
+INSERT INTO eventhub.routes (queue, tags, priority) SELECT $1, $2, $3 FROM alone ON CONFLICT DO NOTHING;
 
 -- name: find_route
 SELECT id FROM eventhub.routes WHERE queue = $1 AND tags = $2 AND priority = $3;
 
--- name: queue_routes
--- Every route of a queue, to choose those that a worker's tags allow.
-SELECT id, tags, priority FROM eventhub.routes WHERE queue = $1 ORDER BY priority DESC, id;
+-- name: new_routes
+-- What came since the last look: those that a worker's tags allow are chosen from memory.
+SELECT id, queue, tags, priority FROM eventhub.routes WHERE id > $1 ORDER BY id;
 
 -- name: take_keys
 -- Racing duplicates: exactly one insert of a key wins, the others wait for it. In order, so that none wait in a circle.

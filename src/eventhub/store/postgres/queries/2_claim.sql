@@ -52,11 +52,10 @@ CROSS JOIN LATERAL (SELECT 1 FROM eventhub.deliveries d WHERE d.state = 0 AND d.
 LIMIT 1;
 
 -- name: ready_routes
--- One look-up a route and at most $2 entries of each, whatever the backlog: the most urgent first, then the oldest.
-SELECT r.tags FROM eventhub.routes r
-CROSS JOIN LATERAL (SELECT d.event_id FROM eventhub.deliveries d WHERE d.state = 0 AND d.route = r.id
-                    ORDER BY d.event_id LIMIT $2) d
-WHERE r.queue = $1 ORDER BY r.priority DESC, d.event_id;
+-- One look-up a route and at most $2 entries of each, whatever the backlog.
+SELECT w.route, d.event_id FROM unnest($1::integer[]) AS w(route)
+CROSS JOIN LATERAL (SELECT d.event_id FROM eventhub.deliveries d WHERE d.state = 0 AND d.route = w.route
+                    ORDER BY d.event_id LIMIT $2) d;
 
 -- name: claim_ids
 -- Chosen deliveries, those of them that are ready.

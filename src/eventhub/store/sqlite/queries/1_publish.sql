@@ -9,9 +9,9 @@ INSERT INTO eventhub_routes (queue, tags, priority) VALUES (:queue, :tags, :prio
 -- name: find_route
 SELECT id FROM eventhub_routes WHERE queue = :queue AND tags = :tags AND priority = :priority;
 
--- name: queue_routes
--- Every route of a queue, to choose those that a worker's tags allow.
-SELECT id, tags, priority FROM eventhub_routes WHERE queue = :queue ORDER BY priority DESC, id;
+-- name: new_routes
+-- What came since the last look: those that a worker's tags allow are chosen from memory.
+SELECT id, queue, tags, priority FROM eventhub_routes WHERE id > :after ORDER BY id;
 
 -- name: take_key
 -- Racing duplicates: exactly one insert of a key wins.

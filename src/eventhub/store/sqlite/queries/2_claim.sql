@@ -19,11 +19,10 @@ CROSS JOIN eventhub_events e ON e.id = d.event_id
 ORDER BY d.event_id LIMIT :limit;
 
 -- name: ready_routes
--- One look-up a route and at most :most entries of each, whatever the backlog: the most urgent first, then the oldest.
-SELECT r.tags FROM eventhub_routes r
-CROSS JOIN eventhub_deliveries d ON d.id IN (SELECT n.id FROM eventhub_deliveries n WHERE n.state = 0 AND n.route = r.id
-                                             ORDER BY n.event_id LIMIT :most)
-WHERE r.queue = :queue ORDER BY r.priority DESC, d.event_id;
+-- One look-up a route and at most :most entries of each, whatever the backlog.
+SELECT r.value, d.event_id FROM carray(:routes) r
+CROSS JOIN eventhub_deliveries d ON d.id IN (SELECT n.id FROM eventhub_deliveries n
+                                             WHERE n.state = 0 AND n.route = r.value ORDER BY n.event_id LIMIT :most);
 
 -- name: claim_ids
 -- Chosen deliveries, those of them that are ready.
