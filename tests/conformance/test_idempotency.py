@@ -41,6 +41,22 @@ async def test_the_trace_of_a_second_try_does_not_make_it_another_event(store: S
         await store.publish([new(idempotency_key="k", metadata='{"a":"c","traceparent":"00-1"}')], now=START)
 
 
+@pytest.mark.parametrize(
+    "other", [{"priority": 1}, {"delay": seconds(10)}, {"delay": seconds(61)}, {"deliver_at": at(60)}, {}]
+)
+async def test_another_priority_or_another_time_is_another_event(store: Store, other: dict[str, Any]) -> None:
+    asked: dict[str, Any] = {"idempotency_key": "k", "delay": seconds(60)}
+    number = await publish_one(store, **asked)
+    assert await publish_one(store, at(30), **asked) == number, "a delay counts as it was given"
+    changed = {**asked, **other} if "priority" in other else {"idempotency_key": "k", **other}
+    for batch in ([new(**changed)], [new(**asked), new(**changed)]):
+        with pytest.raises(IdempotencyConflict):
+            await store.publish(batch, now=at(30))
+    with pytest.raises(IdempotencyConflict):
+        await store.publish([new(**{**each, "idempotency_key": "l"}) for each in (asked, changed)], now=START)
+    assert await depth(store) == 1
+
+
 async def test_a_duplicate_amid_plain_events_leaves_every_other_with_its_own_id_and_payload(store: Store) -> None:
     await publish_one(store, idempotency_key="k")
     route = new().route  # one object for all, as a composer gives them

@@ -8,10 +8,11 @@ import asyncpg
 import pytest
 
 from eventhub.core.events import Status
+from eventhub.errors import IdempotencyConflict
 from eventhub.store import Store, open_store
 from eventhub.store.queries import load_migrations
 from eventhub.store.values import EventFilter, Held, Sighting
-from tests.conformance.support import QUEUE, complete, publish_one, take_one
+from tests.conformance.support import QUEUE, complete, new, publish, publish_one, take_one
 
 NEWEST = load_migrations("eventhub.store.sqlite")[-1][0]
 DONE, DEAD, LEASED, BEHIND = 1, 2, 3, 4
@@ -27,6 +28,7 @@ VALUES (3, 3, 77, 3, 1, {2}, 2, 2, 1, 3, 'worker-a'), (4, 4, 77, 1, 2, NULL, 0, 
 INSERT INTO {0}dead_letters (delivery_id, event_id, route, fence, attempts, failures, parks, errors, reason, status,
                              dead_at, type, payload, created_at)
 VALUES (2, 2, 2, 1, 1, 1, {3}, '["boom"]', 'rejected', 'FAILED', {1}, 'b', '2', {1});
+INSERT INTO {0}idempotency_keys (scope, key, event_id, created_at) VALUES ('work', 'key-1', 1, {1});
 INSERT INTO {0}event_log (event_id, delivery_id, action, worker, attempt, fence, created_at)
 VALUES (1, 1, 'PUBLISHED', NULL, NULL, NULL, {1}), (1, 1, 'COMPLETED', 'worker-a', 1, 1, {1}),
        (3, 3, 'PICKED', 'worker-a', 2, 2, {1});
@@ -74,6 +76,14 @@ async def test_a_database_of_the_first_version_goes_on_with_all_it_has(old_url: 
         assert await publish_one(store, None) == BEHIND + 1
         await store.see_workers([Sighting(QUEUE, "worker-b", "PICKED")])
         assert not await store.any_keys()
+
+
+async def test_a_key_of_the_first_version_still_stands_for_its_event(old_url: str) -> None:
+    async with open_store(old_url) as store:
+        same = new("a", "one", tags=("x",), idempotency_key="key-1")
+        assert await publish(store, same, now=None) == [DONE]
+        with pytest.raises(IdempotencyConflict):
+            await publish(store, new("a", "two", tags=("x",), idempotency_key="key-1"), now=None)
 
 
 async def test_many_may_bring_it_up_to_date_at_once(old_url: str) -> None:

@@ -33,7 +33,16 @@ def test_the_first_event_is_answered_as_it_stands_now(hub: Hub, tag: str):
 
 @pytest.mark.parametrize(
     "other",
-    [{"payload": {"a": 2}}, {"title": "Other"}, {"event_type": "x"}, {"metadata": {"a": "b"}}, {"ordering_key": "o"}],
+    [
+        {"payload": {"a": 2}},
+        {"title": "Other"},
+        {"event_type": "x"},
+        {"metadata": {"a": "b"}},
+        {"ordering_key": "o"},
+        {"priority": 5},
+        {"delay_seconds": 60},
+        {"deliver_at": "2030-01-01T00:00:00Z"},
+    ],
 )
 def test_the_same_key_with_another_body_is_422_and_stores_nothing(hub: Hub, tag: str, other: dict):
     assert publish(hub, tag, tags=tag, payload={"a": 1}).status == 201

@@ -18,8 +18,8 @@ __all__ = ["Earlier", "Keys", "Scope", "earlier"]
 
 Scope = tuple[str, str]
 """A queue and a key: each queue has keys of its own."""
-Earlier = dict[Scope, tuple[Published, NewEvent]]
-"""Events that were stored before this batch, by their keys."""
+Earlier = dict[Scope, tuple[Published, bytes | NewEvent]]
+"""Events that were stored before this batch, by their keys: what was asked for, or only what an old one tells of it."""
 Numbered = list[list[tuple[int, NewEvent]]]
 
 
@@ -30,12 +30,14 @@ class Keys:
         following = iter(numbers)
         self.numbered: Numbered = [[(next(following), event) for event in call] for call in calls]
         self.first: dict[Scope, int] = {}
+        self.asked: dict[int, bytes] = {}
         for call in self.numbered:
             for number, event in call:
                 scope = _scope(event)
                 if scope is not None:
                     self.first.setdefault(scope, number)
-        self._owners: dict[Scope, tuple[int, NewEvent]] = {}
+                    self.asked[number] = event.asked
+        self._owners: dict[Scope, tuple[int, bytes]] = {}
         self._same: dict[int, Published | int] = {}
         self._refused: dict[int, IdempotencyConflict] = {}
 
@@ -52,20 +54,21 @@ class Keys:
 
     def _judge_call(
         self, call: list[tuple[int, NewEvent]], earlier: Earlier
-    ) -> tuple[dict[Scope, tuple[int, NewEvent]], dict[int, Published | int]]:
-        owners: dict[Scope, tuple[int, NewEvent]] = {}
+    ) -> tuple[dict[Scope, tuple[int, bytes]], dict[int, Published | int]]:
+        owners: dict[Scope, tuple[int, bytes]] = {}
         same: dict[int, Published | int] = {}
         for number, event in call:
             scope = _scope(event)
             if scope is None:
                 continue
-            known: tuple[Published | int, NewEvent] | None = (
+            known: tuple[Published | int, bytes | NewEvent] | None = (
                 earlier.get(scope) or self._owners.get(scope) or owners.get(scope)
             )
             if known is None:
-                owners[scope] = (number, event)
+                owners[scope] = (number, self.asked[number])
                 continue
-            if not event.same_event(known[1]):
+            before = known[1]
+            if not (self.asked[number] == before if isinstance(before, bytes) else event.same_event(before)):
                 raise IdempotencyConflict(
                     f"The idempotency key {scope[1]!r} belongs to event "
                     f"{known[0] if isinstance(known[0], int) else known[0].id} already, and that event is different. "
@@ -108,9 +111,12 @@ class Keys:
         return same
 
 
-def earlier(scope: Scope, row: Sequence[Any], time: Callable[[Any], datetime]) -> tuple[Published, NewEvent]:
-    """An event that has a key already, from its row: id, type, payload, metadata, tags, title, …, created_at."""
-    number, type_, payload, metadata, tags, title, description, ordering_key, created_at = row
+def earlier(scope: Scope, row: Sequence[Any], time: Callable[[Any], datetime]) -> tuple[Published, bytes | NewEvent]:
+    """An event that has a key already, from its row: asked, id, type, payload, metadata, tags, title, …, created_at."""
+    asked, number, type_, payload, metadata, tags, title, description, ordering_key, created_at = row
+    published = Published(number, time(created_at), duplicate=True)
+    if asked is not None:
+        return published, asked
     event = NewEvent(
         type=type_,
         payload=payload,
@@ -121,7 +127,7 @@ def earlier(scope: Scope, row: Sequence[Any], time: Callable[[Any], datetime]) -
         description=description,
         ordering_key=ordering_key,
     )
-    return Published(number, time(created_at), duplicate=True), event
+    return published, event
 
 
 def _scope(event: NewEvent) -> Scope | None:

@@ -80,8 +80,14 @@ class NewEvent(msgspec.Struct, kw_only=True):
         )
 
     def same_event(self, other: NewEvent) -> bool:
-        """Whether an idempotency key may stand for both."""
+        """Whether an idempotency key may stand for both, as far as the facts of a stored event tell."""
         return _facts(self) == _facts(other)
+
+    @property
+    def asked(self) -> bytes:
+        """A digest of all that its publisher asked for; a delay counts as it was given."""
+        asked = (*_facts(self), self.route.priority, self.deliver_at, self.delay)
+        return blake2b(msgspec.json.encode(asked), digest_size=16).digest()
 
 
 def _facts(event: NewEvent) -> tuple[object, ...]:

@@ -46,7 +46,7 @@ async def publish_calls(
     total = sum(len(call) for call in calls)  # ids after the lanes: the order of a key is the order of its ids
     keys = Keys(calls, [row[0] for row in await connection.fetch(SQL.take_ids, total)])
     if keys.first:
-        taken = await _take(connection, keys.first, now)
+        taken = await _take(connection, keys.first, keys.asked, now)
         lost = [scope for scope in keys.first if scope not in taken]
         known = await _earlier(connection, lost) if lost else {}
         if len(known) < len(lost):
@@ -55,7 +55,7 @@ async def publish_calls(
         dropped = keys.dropped(taken)
         if dropped:
             await connection.execute(SQL.drop_keys, *_columns(dropped))
-            await _take(connection, keys.moved(taken), now)
+            await _take(connection, keys.moved(taken), keys.asked, now)
     new = keys.to_store()
     stored: dict[int, Published] = {}
     if new:
@@ -67,9 +67,11 @@ async def publish_calls(
     return keys.answers(stored)
 
 
-async def _take(connection: Any, keys: dict[Scope, int], now: datetime | None) -> set[Scope]:
+async def _take(connection: Any, keys: dict[Scope, int], asked: dict[int, bytes], now: datetime | None) -> set[Scope]:
     """Take keys for events; returns those that were free."""
-    rows = await connection.fetch(SQL.take_keys, *_columns(list(keys)), list(keys.values()), now)
+    numbers = list(keys.values())
+    digests = [asked[number] for number in numbers]
+    rows = await connection.fetch(SQL.take_keys, *_columns(list(keys)), numbers, digests, now)
     return {(row[0], row[1]) for row in rows}
 
 

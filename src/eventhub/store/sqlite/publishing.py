@@ -43,18 +43,19 @@ def publish_calls(
         stored = iter([Published(number, created_at, leased=event.starts_leased) for number, event in numbered])
         return [[next(stored) for _ in call] for call in calls]
     keys = Keys(calls, range(first, first + total))
-    taken = _take(connection, keys.first, now)
+    taken = _take(connection, keys.first, keys.asked, now)
     keys.judge(_earlier(connection, [scope for scope in keys.first if scope not in taken]))
     connection.executemany(SQL.drop_keys, keys.dropped(taken))
-    _take(connection, keys.moved(taken), now)
+    _take(connection, keys.moved(taken), keys.asked, now)
     new = keys.to_store()
     _insert(connection, new, routes, now)
     return keys.answers({number: Published(number, created_at, leased=event.starts_leased) for number, event in new})
 
 
-def _take(connection: apsw.Connection, keys: dict[Scope, int], now: int) -> set[Scope]:
+def _take(connection: apsw.Connection, keys: dict[Scope, int], asked: dict[int, bytes], now: int) -> set[Scope]:
     """Take keys for events; returns those that were free."""
-    rows = connection.executemany(SQL.take_key, [(*scope, number, now) for scope, number in keys.items()])
+    wanted = [(*scope, number, asked[number], now) for scope, number in keys.items()]
+    rows = connection.executemany(SQL.take_key, wanted)
     return {(scope, key) for scope, key in rows}
 
 

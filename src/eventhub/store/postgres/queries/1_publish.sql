@@ -17,14 +17,15 @@ SELECT id, queue, tags, priority FROM eventhub.routes WHERE id > $1 ORDER BY id;
 
 -- name: take_keys
 -- Racing duplicates: exactly one insert of a key wins, the others wait for it. In order, so that none wait in a circle.
-INSERT INTO eventhub.idempotency_keys (scope, key, event_id, created_at)
-SELECT k.scope, k.key, k.event_id, coalesce($4, now())
-FROM unnest($1::text[], $2::text[], $3::bigint[]) AS k(scope, key, event_id) ORDER BY k.scope, k.key
+INSERT INTO eventhub.idempotency_keys (scope, key, event_id, created_at, asked)
+SELECT k.scope, k.key, k.event_id, coalesce($5, now()), k.asked
+FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bytea[]) AS k(scope, key, event_id, asked) ORDER BY k.scope, k.key
 ON CONFLICT DO NOTHING RETURNING scope, key;
 
 -- name: keyed_events
 -- The first events of keys that were taken before, to compare with what is being published again.
-SELECT k.scope, k.key, e.id, e.type, e.payload, e.metadata, e.tags, e.title, e.description, e.ordering_key, e.created_at
+SELECT k.scope, k.key, k.asked, e.id, e.type, e.payload, e.metadata, e.tags, e.title, e.description, e.ordering_key,
+       e.created_at
 FROM unnest($1::text[], $2::text[]) AS w(scope, key)
 JOIN eventhub.idempotency_keys k ON k.scope = w.scope AND k.key = w.key JOIN eventhub.events e ON e.id = k.event_id;
 

@@ -15,12 +15,12 @@ SELECT id, queue, tags, priority FROM eventhub_routes WHERE id > :after ORDER BY
 
 -- name: take_key
 -- Racing duplicates: exactly one insert of a key wins.
-INSERT INTO eventhub_idempotency_keys (scope, key, event_id, created_at) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING
-RETURNING scope, key;
+INSERT INTO eventhub_idempotency_keys (scope, key, event_id, asked, created_at) VALUES (?, ?, ?, ?, ?)
+ON CONFLICT DO NOTHING RETURNING scope, key;
 
 -- name: keyed_events
 -- The first events of keys that were taken before, to compare with what is being published again.
-SELECT e.id, e.type, e.payload, e.metadata, e.tags, e.title, e.description, e.ordering_key, e.created_at
+SELECT k.asked, e.id, e.type, e.payload, e.metadata, e.tags, e.title, e.description, e.ordering_key, e.created_at
 FROM eventhub_idempotency_keys k JOIN eventhub_events e ON e.id = k.event_id WHERE k.scope = :scope AND k.key = :key;
 
 -- name: drop_keys
