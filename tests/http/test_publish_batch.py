@@ -76,6 +76,20 @@ def test_a_conflicting_key_in_a_batch_refuses_all_of_it(hub: Hub, tag: str):
     assert total(hub, tag) == 1
 
 
+@pytest.mark.parametrize("length", [250, 251, 252, 253, 255])
+def test_a_key_of_any_length_stands_for_a_whole_batch(hub: Hub, tag: str, length: int):
+    key = f"{tag}-{length}-".ljust(length, "k")
+    events = [{"tags": tag, "payload": n} for n in range(12)]
+    first, again = (
+        hub.post("/events/batch", {"events": events}, headers={"Idempotency-Key": key}).json["events"] for _ in range(2)
+    )
+    assert [event["id"] for event in again] == [event["id"] for event in first]
+    assert [event["duplicate"] for event in first + again] == [False] * 12 + [True] * 12
+    too_long = hub.post("/events/batch", {"events": events}, headers={"Idempotency-Key": "k" * 256})
+    assert too_long.status == 422
+    assert total(hub, tag) == 12
+
+
 def test_known_keys_in_a_batch_are_told_apart_from_new_ones(hub: Hub, tag: str):
     known = hub.publish(tags=tag, idempotency_key=f"key-{tag}")["id"]
     events = [{"tags": tag}, {"tags": tag, "idempotency_key": f"key-{tag}"}, {"tags": tag}]

@@ -56,6 +56,7 @@ async def test_any_json_comes_back_as_it_went_in(queue, payload):
         ({"type": "a", "payload": 1, "delay": "soon"}, "give a timedelta or seconds"),
         ({"type": "a", "payload": 1, "deliver_at": datetime(2026, 1, 1)}, "with a time zone"),  # noqa: DTZ001
         ({"type": "a", "payload": 1, "deliver_at": datetime(2026, 1, 1, tzinfo=UTC), "delay": 1}, "keep one"),
+        ({"type": "a", "payload": 1, "deliver_at": datetime.max.replace(tzinfo=UTC)}, "before the year 9000"),
         ({"type": "a", "payload": 1, "ordering_key": ""}, "ordering_key is empty"),
         ({"type": "a", "payload": 1, "idempotency_key": "k" * 256}, "256 characters"),
         ({"type": "a", "payload": 1, "title": "a\x00b"}, "NUL"),

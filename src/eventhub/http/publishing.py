@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -15,7 +16,7 @@ from eventhub.errors import InvalidEventError, InvalidPayloadError
 from eventhub.http.bodies import EventBody, NewEventBody
 from eventhub.http.problems import Problem
 from eventhub.observe.tracing import remember_trace
-from eventhub.store.composing import Composer
+from eventhub.store.composing import LONGEST_DELAY, MAX_KEY, Composer
 from eventhub.store.values import NewEvent, Published
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ __all__ = ["JOB", "Publisher", "event_body", "job_type", "key_in"]
 
 JOB: Final = "job"
 """The type of work that was published without one; it is broadcast to nobody."""
+_ROOM_FOR_PLACE: Final = len("/999")
 
 
 class Publisher:
@@ -49,7 +51,7 @@ class Publisher:
         fields = []
         for place, body in enumerate(bodies):
             try:
-                fields.append(self._fields(body, ask, None if key is None else f"{key}/{place}"))
+                fields.append(self._fields(body, ask, None if key is None else _key_of_place(key, place)))
             except Problem as problem:
                 raise _of_batch(problem, under, place) from None
         try:
@@ -84,6 +86,9 @@ class Publisher:
             raise Problem(
                 422, "invalid-event", "Give tags for work, event_type for a broadcast, or both; neither is there."
             )
+        if body.deliver_at is not None and body.deliver_at - datetime.now(UTC) > LONGEST_DELAY:
+            detail = f"deliver_at is {body.deliver_at.isoformat()}; give a time at most ten years ahead."
+            raise Problem(422, "invalid-event", detail, pointer="/deliver_at")
         fields: dict[str, Any] = {"type": kind if kind is not None else JOB, "payload": body.payload}
         metadata = remember_trace(body.metadata, ask.headers)
         if metadata:
@@ -143,6 +148,13 @@ def _at_fault(body: NewEventBody) -> str:
         except InvalidEventError:
             return pointer
     return "" if body.deliver_at is None else "/deliver_at"
+
+
+def _key_of_place(key: str, place: int) -> str:
+    """The key of one event of a batch; of a key that leaves no room for the place, its digest stands there."""
+    if MAX_KEY - _ROOM_FOR_PLACE < len(key) <= MAX_KEY:
+        key = f"sha256:{hashlib.sha256(key.encode()).hexdigest()}"
+    return f"{key}/{place}"
 
 
 def _of_batch(problem: Problem, under: str, place: int) -> Problem:

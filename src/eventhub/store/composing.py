@@ -16,11 +16,13 @@ from eventhub.core.strict_json import dump, dump_many, dump_metadata
 from eventhub.errors import InvalidEventError
 from eventhub.store.values import NewEvent, Route
 
-__all__ = ["Composer", "Details"]
+__all__ = ["LONGEST_DELAY", "MAX_KEY", "Composer", "Details"]
 
 MAX_KEY: Final = 255
 MAX_TEXT: Final = 10_000
 LONGEST_DELAY: Final = timedelta(days=3650)
+FIRST_YEAR_TOO_FAR: Final = 9000
+"""Near the end of its calendar, one database's time is another's infinity. Who has a clock may ask for less."""
 PRIORITIES: Final = range(-1000, 1001)
 _REMEMBERED: Final = 4096
 
@@ -197,6 +199,10 @@ def _due(delay: object, deliver_at: object) -> dict[str, Any]:
     if deliver_at is not None:
         if not isinstance(deliver_at, datetime) or deliver_at.tzinfo is None:
             raise InvalidEventError(f"deliver_at is {deliver_at!r}; give a datetime with a time zone.")
+        if deliver_at.year >= FIRST_YEAR_TOO_FAR:
+            raise InvalidEventError(
+                f"deliver_at is {deliver_at.isoformat()}; give a time before the year {FIRST_YEAR_TOO_FAR}."
+            )
         try:
             return {"deliver_at": deliver_at.astimezone(UTC)}
         except OverflowError:
