@@ -1,6 +1,7 @@
 """Opening and closing: many at once, again, by every way a store can be named, and nothing after the end."""
 
 import asyncio
+import stat
 import sys
 import threading
 from collections.abc import Awaitable, Callable
@@ -138,7 +139,11 @@ OPERATIONS: dict[str, Callable[[Store], Awaitable[Any]]] = {
     "orphans": lambda store: store.orphans(QUEUE, silent=MINUTE),
     "see_workers": lambda store: store.see_workers([]),
     "workers": lambda store: store.workers(QUEUE),
+    "count_workers": lambda store: store.count_workers(QUEUE),
+    "count_orphans": lambda store: store.count_orphans(QUEUE, silent=MINUTE, limit=1),
+    "forget_workers": lambda store: store.forget_workers(unseen=MINUTE),
     "event": lambda store: store.event(1),
+    "event_tags": lambda store: store.event_tags([1]),
     "events": lambda store: store.events(EventFilter()),
     "count_events": lambda store: store.count_events(EventFilter()),
     "log": lambda store: store.log(1),
@@ -303,3 +308,17 @@ async def test_a_file_is_as_durable_as_asked_for(sqlite_path: Path) -> None:
         assert await store._writer.run(lambda c: c.pragma("synchronous")) == 2  # type: ignore[attr-defined]
     async with open_store(sqlite_path, synchronous="normal") as store:
         assert await store._writer.run(lambda c: c.pragma("synchronous")) == 1  # type: ignore[attr-defined]
+
+
+def mode_of(path: str) -> int:
+    return stat.S_IMODE(Path(path).stat().st_mode)
+
+
+async def test_a_file_that_we_make_is_its_owners_alone_and_one_that_is_there_keeps_its_mode(tmp_path: Path) -> None:
+    there = tmp_path / "there.db"
+    there.touch()
+    there.chmod(0o644)
+    for path, mode in ((tmp_path / "made.db", 0o600), (there, 0o644)):
+        async with open_store(path) as store:
+            await publish_one(store)
+            assert [mode_of(f"{path}{companion}") for companion in ("", "-wal", "-shm")] == [mode] * 3

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -50,6 +51,8 @@ def connect(path: str, *, synchronous: str = "FULL", read_only: bool = False) ->
             raise StoreUnavailable(
                 f"Cannot open {path}: the directory {Path(path).absolute().parent} does not exist. Create it first."
             )
+        if path != ":memory:":
+            _create_private(path)
         connection = apsw.Connection(path)
         connection.set_busy_timeout(int(BUSY_SECONDS * 1000))
         if path != ":memory:":
@@ -66,6 +69,13 @@ def connect(path: str, *, synchronous: str = "FULL", read_only: bool = False) ->
         if read_only:
             connection.execute("PRAGMA query_only = ON")
     return connection
+
+
+def _create_private(path: str) -> None:
+    # Payloads are nobody else's to read. A file that is there keeps its mode, and SQLite gives its companions (-wal,
+    # -shm) the mode of the file.
+    with suppress(OSError):  # one that cannot be made is SQLite's to name
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | getattr(os, "O_CLOEXEC", 0), 0o600))
 
 
 def _enter_wal(connection: apsw.Connection) -> str:
