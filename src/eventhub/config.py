@@ -80,6 +80,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     lease_seconds: Annotated[
         float, Meta(ge=1, le=86_400, description="Seconds that an HTTP worker has, unless it asks for others.")
     ] = 300.0
+    forget_workers_days: Annotated[
+        int, Meta(ge=1, le=36_500, description="Days after which a worker that is not seen any more is forgotten.")
+    ] = 30
     rate_per_second: Annotated[
         float, Meta(ge=0, description="Requests a second that one key may make; 0 means no limit.")
     ] = 0.0

@@ -123,6 +123,10 @@ async def test_a_start_is_heard_and_a_heartbeat_is_not(store: Store) -> None:
     both = await store.orphans(QUEUE, silent=seconds(30), now=at(56))
     assert [orphan.event.id for orphan in both] == [extended, started], "the most silent first"
     assert len(await store.orphans(QUEUE, silent=seconds(30), limit=1, now=at(56))) == 1
+    for limit, counted in ((1, 1), (2, 2), (100, 2)):
+        assert await store.count_orphans(QUEUE, silent=seconds(30), limit=limit, now=at(56)) == counted
+    assert await store.count_orphans(QUEUE, silent=seconds(30), limit=9, now=at(50)) == 1
+    assert await store.count_orphans("nobody", silent=seconds(30), limit=9, now=at(56)) == 0
 
 
 async def test_only_claims_of_the_queue_are_orphans(store: Store) -> None:
@@ -167,6 +171,27 @@ async def test_workers_are_told_with_what_they_did_and_hold(store: Store) -> Non
     ]
     assert [worker.name for worker in await store.workers("other")] == ["x", "unseen"]
     assert await store.workers("nobody") == []
+
+
+async def test_a_page_of_workers_and_how_many_there_are(store: Store) -> None:
+    await store.see_workers([seen(f"w{n}") for n in range(5)], now=START)
+    await publish(store, new(), new())
+    await take(store, 1, worker="w1")
+    await take(store, 1, worker="unseen")
+    assert [worker.name for worker in await store.workers(QUEUE, limit=2)] == ["w0", "w1"]
+    assert await store.count_workers(QUEUE) == 6
+    assert await store.count_workers("nobody") == 0
+
+
+async def test_who_was_not_seen_for_long_and_holds_nothing_is_forgotten(store: Store) -> None:
+    await store.see_workers([seen("old"), seen("busy"), seen("x", queue="other")], now=START)
+    await store.see_workers([seen("young")], now=START + MICROSECOND)
+    await publish(store, new())
+    await take(store, 1, worker="busy", lease=seconds(1000))
+    assert await store.forget_workers(unseen=MINUTE, now=at(60)) == 0, "exactly at the limit they are still known"
+    assert await store.forget_workers(unseen=MINUTE, now=at(60) + MICROSECOND) == 2
+    assert [worker.name for worker in await store.workers(QUEUE)] == ["young", "busy"]
+    assert await store.workers("other") == []
 
 
 async def test_a_sighting_never_makes_anything_older(store: Store) -> None:

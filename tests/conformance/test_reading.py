@@ -225,3 +225,10 @@ async def test_a_store_describes_itself(store: Store) -> None:
     assert facts["schema"] == await store.schema_version() >= 1
     assert {"version", "driver", "location", "size_bytes"} <= set(facts)
     assert facts["size_bytes"] > 0
+
+
+async def test_the_tags_of_many_events_are_one_question(store: Store) -> None:
+    first, second, third = await publish(store, new(tags=("a", "b")), new(), new(tags=("c",)))
+    await complete(store, await take_one(store))
+    assert await store.event_tags([third, first, second, 10**12]) == {first: ("a", "b"), second: (), third: ("c",)}
+    assert await store.event_tags([]) == {}

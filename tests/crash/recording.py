@@ -24,12 +24,20 @@ class Recording(Store):
         limit: int = 1,
         tags: Iterable[str] | None = None,
         max_attempts: int | None = None,
+        most_bytes: int | None = None,
         now: datetime | None = None,
     ) -> list[Claim]:
         call = self.history.invoke("claim", [{"worker": worker}])
         try:
             claims = await super().claim(
-                queue, worker=worker, lease=lease, limit=limit, tags=tags, max_attempts=max_attempts, now=now
+                queue,
+                worker=worker,
+                lease=lease,
+                limit=limit,
+                tags=tags,
+                max_attempts=max_attempts,
+                most_bytes=most_bytes,
+                now=now,
             )
         except EventHubError as error:
             call.info(error)

@@ -123,3 +123,14 @@ def test_the_documentation_comes_whole_from_the_server_and_runs_no_script(sqlite
     assert document["openapi"].startswith("3.1")
     for path in document["paths"]:
         assert path in text
+
+
+def test_totals_count_what_is_not_on_the_page(hub: Hub, tag: str):
+    for number in range(3):
+        hub.publish(tags=tag)
+        hub.take(tag, f"{tag}:{number}")
+    for path, query in (("/orphans", {"silent_seconds": 0}), ("/workers", {})):
+        page = hub.get(path, limit=1, **query).json
+        assert len(page[path[1:]]) == 1
+        everything = hub.get(path, limit=1000, **query).json
+        assert 3 <= page["total"] == everything["total"] == len(everything[path[1:]])

@@ -110,7 +110,9 @@ QUESTIONS = {
     "ready_routes": ("ARRAY[1, 2, 3, 4, 5], 3", "deliveries_ready", 20),
     "open_count": ("1000", "deliveries_pkey", 1000),
     "orphans": ("'work', interval '1 hour', 10, NULL", "deliveries_leased", 150),
-    "workers": ("'work', NULL", "deliveries_leased", 50),
+    "count_orphans": ("'work', interval '1 hour', 10, NULL", "deliveries_leased", 150),
+    "workers": ("'work', NULL, NULL", "deliveries_leased", 50),
+    "count_workers": ("'work'", "deliveries_leased", 50),
     "start": ("ARRAY[4, 404, 777], ARRAY[1, 1, 1], interval '1 minute', NULL", "deliveries_pkey", 10),
 }
 WAITING = 100

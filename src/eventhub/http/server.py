@@ -15,6 +15,7 @@ import signal
 import socket
 import threading
 from collections.abc import Callable, Iterator
+from datetime import timedelta
 from pathlib import Path
 from types import FrameType
 from typing import Final
@@ -49,7 +50,7 @@ def serve(loaded: Loaded) -> int:
     os.umask(0o077)  # what a server writes is its own
     settings, store = loaded.settings, open_named(loaded.settings)
     if "api" not in settings.role_names:
-        return asyncio.run(_keep_house(store))
+        return asyncio.run(_keep_house(settings, store))
     secret = locate(loaded, store)
     asyncio.run(_check_start(settings, store, secret))
     listening = _listen(settings)
@@ -66,13 +67,13 @@ def _announce(listening: socket.socket, settings: Settings) -> None:
     print(f"Event Hub listens on {address}", flush=True)  # noqa: T201 - scripts wait for this line
 
 
-async def _keep_house(store: Store) -> int:
+async def _keep_house(settings: Settings, store: Store) -> int:
     """A process that answers no requests."""
     loop, told = asyncio.get_running_loop(), asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, told.set)
     async with store:
-        janitor = Janitor(store)
+        janitor = Janitor(store, forget_workers=timedelta(days=settings.forget_workers_days))
         janitor.start()
         log.info("keeping house", store=store.name)
         await told.wait()

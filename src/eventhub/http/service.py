@@ -43,7 +43,7 @@ class Service:
         self.metrics = Metrics(store, waiting=lambda: self.work.room.waiting)
         self.gate = Gate(self)
         self.documents = Documents(b"", b"", b"")
-        self._janitor = Janitor(store)
+        self._janitor = Janitor(store, forget_workers=timedelta(days=settings.forget_workers_days))
         self.stopping = False
 
     async def start(self) -> None:

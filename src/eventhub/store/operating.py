@@ -53,6 +53,10 @@ class Operating(ABC):
     async def see_workers(self, sightings: Sequence[Sighting], *, now: datetime | None = None) -> None:
         """Note that workers were seen and what they did; of several sightings of one worker the last counts."""
 
+    @abstractmethod
+    async def forget_workers(self, *, unseen: timedelta, now: datetime | None = None) -> int:
+        """Forget who was not seen for longer than that and holds no claim; returns how many."""
+
     # -------------------------------------------------------------- API keys
 
     @abstractmethod

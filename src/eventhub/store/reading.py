@@ -57,14 +57,26 @@ class Reading(ABC):
         """Claims of a queue whose event's log is silent for longer than that, the most silent first."""
 
     @abstractmethod
-    async def workers(self, queue: str, *, now: datetime | None = None) -> list[WorkerSeen]:
+    async def count_orphans(self, queue: str, *, silent: timedelta, limit: int, now: datetime | None = None) -> int:
+        """How many orphans there are, counting no more than ``limit`` of them."""
+
+    @abstractmethod
+    async def workers(self, queue: str, *, limit: int | None = None, now: datetime | None = None) -> list[WorkerSeen]:
         """Everyone who was seen in a queue or holds claims in it: last seen first, those never seen at the end."""
+
+    @abstractmethod
+    async def count_workers(self, queue: str) -> int:
+        """How many ``workers`` lists when it has no limit."""
 
     # ----------------------------------------------------------- the events
 
     @abstractmethod
     async def event(self, event_id: int) -> QueuedEvent | None:
         """One event with its status and counters; None when there is none with that id."""
+
+    @abstractmethod
+    async def event_tags(self, event_ids: Sequence[int]) -> dict[int, tuple[str, ...]]:
+        """The tags of events, those of them that there are; nothing else of them is read."""
 
     @abstractmethod
     async def events(self, wanted: EventFilter) -> list[QueuedEvent]:

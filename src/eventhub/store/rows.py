@@ -21,6 +21,7 @@ __all__ = [
     "key_columns",
     "micros",
     "queue_stats",
+    "split_tags",
     "to_claims",
     "to_current",
     "to_dead",

@@ -64,12 +64,15 @@ async def orphans(ask: Ask) -> Answer:
         )
         for orphan in found
     ]
-    return document(OrphanList(orphans=listed, total=len(listed)))
+    total = len(listed)
+    if total == ask.query.limit:
+        total = max(total, await ask.service.work.count_orphans(silent=ask.query.silent_seconds))
+    return document(OrphanList(orphans=listed, total=total))
 
 
 async def workers(ask: Ask) -> Answer:
-    """Every worker that was ever seen."""
-    found = await ask.service.work.workers()
+    """Every worker that is remembered."""
+    found = await ask.service.work.workers(limit=ask.query.limit)
     listed = [
         WorkerBody(
             worker_id=worker.name,
@@ -79,9 +82,12 @@ async def workers(ask: Ask) -> Answer:
             open_claims=worker.open_claims,
             stale=worker.stale,
         )
-        for worker in found[: ask.query.limit]
+        for worker in found
     ]
-    return document(WorkerList(workers=listed, total=len(found)))
+    total = len(listed)
+    if total == ask.query.limit:
+        total = max(total, await ask.service.work.count_workers())
+    return document(WorkerList(workers=listed, total=total))
 
 
 async def stats(ask: Ask) -> Answer:

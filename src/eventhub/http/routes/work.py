@@ -188,9 +188,8 @@ async def _check_jobs(ask: Ask, ids: Collection[int]) -> None:
     scopes = ask.principal.scopes
     if scopes.allows_job(()):
         return
-    for number in ids:
-        event = await ask.service.store.event(number)
-        if event is not None and not scopes.allows_job(event.tags):
+    for number, tags in (await ask.service.store.event_tags([*ids])).items():
+        if not scopes.allows_job(tags):
             raise Problem(403, "forbidden", f"This key has nothing to do with work like event {number}.")
 
 

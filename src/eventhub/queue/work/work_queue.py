@@ -282,8 +282,18 @@ class WorkQueue:
         quiet = as_duration("silent", silent, zero=True)
         return await self.store.orphans(self.name, silent=quiet, limit=limit, now=self.now())
 
-    async def workers(self) -> list[WorkerState]:
-        """Every worker that was ever seen or holds a claim, last seen first, and whether it seems to be gone.
+    async def count_orphans(self, *, silent: timedelta | float = SILENT) -> int:
+        """How many orphans there are; 10,000 stands for more."""
+        quiet = as_duration("silent", silent, zero=True)
+        return await self.store.count_orphans(self.name, silent=quiet, limit=MANY_ORPHANS, now=self.now())
+
+    async def count_workers(self) -> int:
+        """How many ``workers`` lists when it has no limit."""
+        await self._sightings.write()
+        return await self.store.count_workers(self.name)
+
+    async def workers(self, *, limit: int | None = None) -> list[WorkerState]:
+        """Every worker that is remembered or holds a claim, last seen first, and whether it seems to be gone.
 
         A worker is stale when it holds a claim and
 
@@ -293,7 +303,7 @@ class WorkQueue:
         - it was not seen for five minutes, or never.
         """
         await self._sightings.write()
-        seen = await self.store.workers(self.name, now=self.now())
+        seen = await self.store.workers(self.name, limit=limit, now=self.now())
         now = self.now() or await self.store.now()
         left_alone = {orphan.worker for orphan in await self.orphans(limit=MANY_ORPHANS)}
         return [

@@ -97,6 +97,9 @@ class PostgresOperating(Store):
         columns = [s.queue for s in last], [s.worker for s in last], [s.action for s in last]
         await self._read(SQL.see_workers, *columns, now)
 
+    async def forget_workers(self, *, unseen: timedelta, now: datetime | None = None) -> int:
+        return len(await self._read(SQL.forget_workers, unseen, now))
+
     async def add_key(self, key: ApiKey) -> None:
         if not await self._read(SQL.add_key, *key_columns(key, same)):
             raise key_exists(key)

@@ -17,6 +17,7 @@ from eventhub.store.postgres.publishing import SQL
 from eventhub.store.routes import KnownRoutes
 from eventhub.store.rows import (
     queue_stats,
+    split_tags,
     to_current,
     to_dead,
     to_key,
@@ -79,14 +80,25 @@ class PostgresReading(Store):
     ) -> list[Orphan]:
         return [to_orphan(row, same) for row in await self._read(SQL.orphans, queue, silent, limit, now)]
 
-    async def workers(self, queue: str, *, now: datetime | None = None) -> list[WorkerSeen]:
-        return [to_worker(row, same) for row in await self._read(SQL.workers, queue, now)]
+    async def count_orphans(self, queue: str, *, silent: timedelta, limit: int, now: datetime | None = None) -> int:
+        ((count,),) = await self._read(SQL.count_orphans, queue, silent, limit, now)
+        return int(count)
+
+    async def workers(self, queue: str, *, limit: int | None = None, now: datetime | None = None) -> list[WorkerSeen]:
+        return [to_worker(row, same) for row in await self._read(SQL.workers, queue, now, limit)]
+
+    async def count_workers(self, queue: str) -> int:
+        ((count,),) = await self._read(SQL.count_workers, queue)
+        return int(count)
 
     # ----------------------------------------------------------- the events
 
     async def event(self, event_id: int) -> QueuedEvent | None:
         rows = await self._read(SQL.event, event_id)
         return to_queued(rows[0], same) if rows else None
+
+    async def event_tags(self, event_ids: Sequence[int]) -> dict[int, tuple[str, ...]]:
+        return {number: split_tags(tags) for number, tags in await self._read(SQL.event_tags, list(event_ids))}
 
     async def events(self, wanted: EventFilter) -> list[QueuedEvent]:
         routes = await self._routes_for(wanted)

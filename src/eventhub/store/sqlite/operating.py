@@ -96,6 +96,14 @@ class SqliteOperating(Store):
         await self.open()
         await self._write(work, now=now)
 
+    async def forget_workers(self, *, unseen: timedelta, now: datetime | None = None) -> int:
+        def work(connection: apsw.Connection, at: int) -> int:
+            before = at - unseen // timedelta(microseconds=1)
+            return len(connection.execute(SQL.forget_workers, {"before": before}).fetchall())
+
+        await self.open()
+        return await self._write(work, now=now)
+
     async def add_key(self, key: ApiKey) -> None:
         def work(connection: apsw.Connection, _: int) -> bool:
             return bool(connection.execute(SQL.add_key, key_columns(key, micros)).fetchall())

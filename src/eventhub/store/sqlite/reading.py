@@ -16,6 +16,7 @@ from eventhub.store.routes import KnownRoutes
 from eventhub.store.rows import (
     from_micros,
     queue_stats,
+    split_tags,
     to_dead,
     to_key,
     to_log,
@@ -90,15 +91,28 @@ class SqliteReading(Store):
         rows = await self._read(SQL.orphans, queue=queue, before=before, limit=limit)
         return [to_orphan(row, from_micros) for row in rows]
 
-    async def workers(self, queue: str, *, now: datetime | None = None) -> list[WorkerSeen]:
-        rows = await self._read(SQL.workers, queue=queue, now=clock(now))
+    async def count_orphans(self, queue: str, *, silent: timedelta, limit: int, now: datetime | None = None) -> int:
+        before = clock(now) - silent // _MICROSECOND
+        ((count,),) = await self._read(SQL.count_orphans, queue=queue, before=before, limit=limit)
+        return int(count)
+
+    async def workers(self, queue: str, *, limit: int | None = None, now: datetime | None = None) -> list[WorkerSeen]:
+        rows = await self._read(SQL.workers, queue=queue, now=clock(now), limit=limit)
         return [to_worker(row, from_micros) for row in rows]
+
+    async def count_workers(self, queue: str) -> int:
+        ((count,),) = await self._read(SQL.count_workers, queue=queue)
+        return int(count)
 
     # ----------------------------------------------------------- the events
 
     async def event(self, event_id: int) -> QueuedEvent | None:
         rows = await self._read(SQL.event, id=event_id)
         return to_queued(rows[0], from_micros) if rows else None
+
+    async def event_tags(self, event_ids: Sequence[int]) -> dict[int, tuple[str, ...]]:
+        rows = await self._read(SQL.event_tags, ids=ids(event_ids)) if event_ids else []
+        return {number: split_tags(tags) for number, tags in rows}
 
     async def events(self, wanted: EventFilter) -> list[QueuedEvent]:
         await self.open()

@@ -11,6 +11,10 @@ JOIN eventhub.events e ON e.id = f.event_id ORDER BY f.event_id;
 -- name: event
 SELECT * FROM eventhub.event_states WHERE id = $1;
 
+-- name: event_tags
+-- What kind of work events are, without their payloads.
+SELECT id, tags FROM eventhub.events WHERE id = ANY ($1::bigint[]);
+
 -- name: log
 SELECT id, event_id, delivery_id, action, worker, attempt, fence, status_code, error, execution_ms, created_at
 FROM eventhub.event_log WHERE event_id = $1 ORDER BY id;

@@ -20,6 +20,16 @@ CROSS JOIN LATERAL (SELECT * FROM eventhub.event_states v WHERE v.id = h.event_i
 WHERE s.updated_at < coalesce($4, now()) - $2::interval
 ORDER BY s.updated_at, s.id LIMIT $3;
 
+-- name: count_orphans
+-- As orphans; no more than $3 are counted.
+WITH leased AS MATERIALIZED (
+  SELECT d.event_id FROM eventhub.deliveries d
+  WHERE d.state = 1 AND d.route = ANY (ARRAY (SELECT r.id FROM eventhub.routes r WHERE r.queue = $1)) ORDER BY d.due)
+SELECT count(*) FROM (
+  SELECT 1 FROM leased h
+  CROSS JOIN LATERAL (SELECT v.updated_at FROM eventhub.event_states v WHERE v.id = h.event_id OFFSET 0) s
+  WHERE s.updated_at < coalesce($4, now()) - $2::interval LIMIT $3) o;
+
 -- name: see_workers
 -- In the order of their names, so that two who write cannot wait in a circle. Whoever waited brings an older time, and
 -- what is known is never made older by it.
@@ -40,7 +50,21 @@ FULL JOIN (SELECT d.worker AS name, count(*) AS claims, min(d.due) AS lease_ends
            WHERE d.state = 1 AND d.worker IS NOT NULL
              AND d.route = ANY (ARRAY (SELECT r.id FROM eventhub.routes r WHERE r.queue = $1))
            GROUP BY d.worker) h ON h.name = w.name
-ORDER BY w.last_seen DESC NULLS LAST, 1;
+ORDER BY w.last_seen DESC NULLS LAST, 1 LIMIT $3;
+
+-- name: count_workers
+SELECT count(*) FROM (
+  SELECT name FROM eventhub.workers WHERE queue = $1
+  UNION SELECT d.worker FROM eventhub.deliveries d
+  WHERE d.state = 1 AND d.worker IS NOT NULL
+    AND d.route = ANY (ARRAY (SELECT r.id FROM eventhub.routes r WHERE r.queue = $1))) w;
+
+-- name: forget_workers
+-- Names come from clients, so there is no end of them: who was not seen for long and holds nothing is forgotten.
+DELETE FROM eventhub.workers
+WHERE last_seen < coalesce($2, now()) - $1::interval
+  AND name NOT IN (SELECT d.worker FROM eventhub.deliveries d WHERE d.state = 1 AND d.worker IS NOT NULL)
+RETURNING 1;
 
 -- name: add_key
 INSERT INTO eventhub.api_keys (id, name, digest, scopes, created_at, expires_at, revoked_at, last_used_at, rotated_from)

@@ -11,6 +11,10 @@ WHERE r.queue = :queue ORDER BY d.event_id LIMIT :limit;
 -- name: event
 SELECT * FROM eventhub_event_states WHERE id = :id;
 
+-- name: event_tags
+-- What kind of work events are, without their payloads.
+SELECT id, tags FROM eventhub_events WHERE id IN (SELECT value FROM carray(:ids));
+
 -- name: log
 SELECT id, event_id, delivery_id, action, worker, attempt, fence, status_code, error, execution_ms, created_at
 FROM eventhub_event_log WHERE event_id = :event_id ORDER BY id;

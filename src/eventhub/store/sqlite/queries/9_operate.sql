@@ -19,6 +19,14 @@ CROSS JOIN eventhub_event_states s ON s.id = h.event_id
 WHERE h.state = 1 AND h.route IN (SELECT r.id FROM eventhub_routes r WHERE r.queue = :queue) AND s.updated_at < :before
 ORDER BY s.updated_at, s.id LIMIT :limit;
 
+-- name: count_orphans
+-- As orphans; no more than :limit are counted.
+SELECT count(*) FROM (
+  SELECT 1 FROM eventhub_deliveries h INDEXED BY eventhub_deliveries_leased
+  CROSS JOIN eventhub_event_states s ON s.id = h.event_id
+  WHERE h.state = 1 AND h.route IN (SELECT r.id FROM eventhub_routes r WHERE r.queue = :queue) AND s.updated_at < :before
+  LIMIT :limit);
+
 -- name: see_workers
 -- A time that is older than what is known, as from a clock that was set back, makes nothing older.
 INSERT INTO eventhub_workers AS known (queue, name, first_seen, last_seen, last_action) VALUES (?1, ?2, ?4, ?4, ?3)
@@ -36,7 +44,21 @@ FULL JOIN (SELECT d.worker AS name, count(*) AS claims, min(d.due) AS lease_ends
            WHERE d.state = 1 AND d.worker IS NOT NULL
              AND d.route IN (SELECT r.id FROM eventhub_routes r WHERE r.queue = :queue)
            GROUP BY d.worker) h ON h.name = w.name
-ORDER BY w.last_seen DESC NULLS LAST, 1;
+ORDER BY w.last_seen DESC NULLS LAST, 1 LIMIT coalesce(:limit, -1);
+
+-- name: count_workers
+SELECT count(*) FROM (
+  SELECT name FROM eventhub_workers WHERE queue = :queue
+  UNION SELECT d.worker FROM eventhub_deliveries d INDEXED BY eventhub_deliveries_leased
+  WHERE d.state = 1 AND d.worker IS NOT NULL
+    AND d.route IN (SELECT r.id FROM eventhub_routes r WHERE r.queue = :queue));
+
+-- name: forget_workers
+-- Names come from clients, so there is no end of them: who was not seen for long and holds nothing is forgotten.
+DELETE FROM eventhub_workers
+WHERE last_seen < :before AND name NOT IN (SELECT d.worker FROM eventhub_deliveries d INDEXED BY eventhub_deliveries_leased
+                                           WHERE d.state = 1 AND d.worker IS NOT NULL)
+RETURNING 1;
 
 -- name: add_key
 INSERT INTO eventhub_api_keys (id, name, digest, scopes, created_at, expires_at, revoked_at, last_used_at, rotated_from)
