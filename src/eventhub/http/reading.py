@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Generator, MutableMapping
 from typing import Any, Final, TypeVar
 from urllib.parse import parse_qsl
 
@@ -54,14 +54,36 @@ async def read_body(receive: Receive, *, declared: bytes | None, limit: int, sec
 
 
 async def _next(receive: Receive, deadline: float) -> MutableMapping[str, Any]:
+    steps = receive().__await__()
     try:
-        async with asyncio.timeout_at(deadline):
-            message = await receive()
-    except TimeoutError:
-        raise Problem(408, "too-slow", "The request did not arrive in time. Send it again.") from None
+        first = next(steps)
+    except StopIteration as done:  # nearly always: it is there already, and no clock has to run
+        message: MutableMapping[str, Any] = done.value
+    else:
+        try:
+            async with asyncio.timeout_at(deadline):
+                message = await _Rest(first, steps)
+        except TimeoutError:
+            raise Problem(408, "too-slow", "The request did not arrive in time. Send it again.") from None
     if message["type"] == "http.disconnect":
         raise Gone
     return message
+
+
+class _Rest:
+    """What remains to be awaited after a first step that did not end it; ``first`` is what that step waits for."""
+
+    def __init__(self, first: Any, steps: Generator[Any, Any, Any]) -> None:
+        self._first = first
+        self._steps = steps
+
+    def __await__(self) -> Generator[Any, Any, Any]:
+        try:
+            yield self._first
+        except BaseException as error:
+            self._steps.throw(error)
+            raise
+        return (yield from self._steps)
 
 
 def _too_large(limit: int) -> Problem:
@@ -110,6 +132,8 @@ def _pointer(place: str) -> str:
 
 def read_query(query: bytes, wanted: type[T]) -> T:
     """The query string; each parameter at most once, and none that the route does not know."""
+    if not query and not wanted.__struct_fields__:  # type: ignore[attr-defined]
+        return wanted()
     try:
         pairs = parse_qsl(query.decode("ascii"), keep_blank_values=True, errors="strict", max_num_fields=50)
     except ValueError:
