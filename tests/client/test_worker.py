@@ -69,13 +69,12 @@ async def test_async_and_plain_handlers_do_the_work(hub: Hub, client: Client, ta
     ("answer", "error"),
     [
         (TransientError("mailer", "busy"), "mailer: busy"),
-        (PermanentError("mailer", "no such address"), "mailer: no such address"),
         (ValueError("broken \x00 \ud800"), "ValueError: broken \\x00 \\ud800"),
         (asyncio.CancelledError(), "CancelledError: the handler cancelled itself"),
         (42, "TypeError: the handler returned 42; return Success(), TransientError, PermanentError or None."),
         (RuntimeError("x" * 20_000), "RuntimeError: " + "x" * 9_985 + "…"),
     ],
-    ids=["transient", "permanent", "raised", "cancelled", "nonsense", "endless"],
+    ids=["transient", "raised", "cancelled", "nonsense", "endless"],
 )
 async def test_whatever_a_handler_does_is_reported(hub: Hub, client: Client, tag: str, answer: Any, error: str):
     async def handler(event: ClaimedEvent) -> Any:
@@ -92,6 +91,17 @@ async def test_whatever_a_handler_does_is_reported(hub: Hub, client: Client, tag
     failed = next(row for row in done.logs if row.action is Action.FAILED)
     assert (failed.worker_id, failed.attempt, failed.error_message) == (worker.worker_id, 1, error)
     assert failed.execution_time_ms is not None
+
+
+async def test_a_permanent_error_is_not_tried_again(hub: Hub, client: Client, tag: str):
+    async def handler(_: ClaimedEvent) -> PermanentError:
+        return PermanentError("mailer", "no such address")
+
+    event_id = (await client.publish(tags=tag)).id
+    async with working(hub, tag, handler) as worker:
+        dead = await settled(client, event_id, Status.FAILED)
+    assert (dead.retry_count, worker.numbers.failed, worker.numbers.lost) == (1, 1, 0)
+    assert [row.error_message for row in dead.logs if row.action is Action.FAILED] == ["mailer: no such address"]
 
 
 async def test_a_worker_takes_no_more_than_it_has_hands_for(hub: Hub, client: Client, tag: str):

@@ -193,3 +193,24 @@ def test_max_retries_is_a_setting_of_the_server(make_hub, tag: str):
     answer = hub.fail(published["id"], "w")
     assert (answer.status, answer.json["retry_count"], answer.json["max_retries"]) == (400, 1, 1)
     assert hub.event(published["id"])["status"] == "FAILED"
+
+
+def test_a_failure_that_no_retry_can_help_is_final_at_once(hub: Hub, tag: str):
+    event_id = hub.publish(tags=tag)["id"]
+    hub.take(tag, "w")
+    for _ in range(2):  # the second is a repetition
+        answer = hub.fail(event_id, "w", error_message="no such address", retry=False)
+        assert answer.status == 200
+        assert (answer.json["retry_scheduled"], answer.json["next_retry_at"]) == (False, None)
+    event = hub.event(event_id, logs=True)
+    assert (event["status"], event["retry_count"]) == ("FAILED", 1)
+    assert [entry["action"] for entry in event["logs"]] == ["PUBLISHED", "PICKED", "FAILED", "DEAD"]
+    assert event["logs"][-1]["error_message"] == "rejected"
+
+
+def test_many_failures_may_each_say_whether_a_retry_helps(hub: Hub, tag: str):
+    first, second = (hub.publish(tags=tag)["id"] for _ in range(2))
+    hub.get("/events/subscribe", tags=tag, worker_id="w", limit=2)
+    reports = [{"event_id": first, "worker_id": "w"}, {"event_id": second, "worker_id": "w", "retry": False}]
+    results = hub.post("/events/fail", {"reports": reports}).json["results"]
+    assert [(each["status"], each["report"]["retry_scheduled"]) for each in results] == [(200, True), (200, False)]

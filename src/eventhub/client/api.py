@@ -58,7 +58,7 @@ class NewEvent(TypedDict, total=False):
 
 
 class Report(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
-    """How the work on one event ended; ``error_message`` is for failures only."""
+    """How the work on one event ended; ``error_message`` and ``retry`` are for failures only."""
 
     event_id: int
     worker_id: str
@@ -66,6 +66,7 @@ class Report(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
     status_code: int | None = None
     execution_time_ms: int | None = None
     error_message: str | None = None
+    retry: bool = True
 
 
 class Client:
@@ -239,15 +240,20 @@ class Client:
         worker_id: str,
         error_message: str | None = None,
         *,
+        retry: bool = True,
         status_code: int | None = None,
         execution_time_ms: int | None = None,
         fence: int | None = None,
     ) -> Recorded:
-        """This attempt failed. The answer says when it is tried again, or that it was the last one (``final``)."""
+        """This attempt failed. The answer says when it is tried again, or that it was the last one (``final``).
+
+        ``retry=False`` says that no other attempt can help: the event is dead at once.
+        """
         event_id, fence = _claim(event, fence)
         body = _given(
             worker_id=worker_id,
             error_message=error_message,
+            retry=None if retry else False,
             status_code=status_code,
             execution_time_ms=execution_time_ms,
             fence=fence,

@@ -24,6 +24,7 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True):
     """How a handler ended: well, or with an error; a program's exit code is a ``status_code``."""
 
     error: str | None = None
+    retry: bool = True
     status_code: int | None = None
 
 
@@ -65,10 +66,10 @@ def _ended(answer: Any) -> Ended:
     if answer is None or isinstance(answer, Success):
         return WELL
     if isinstance(answer, TransientError | PermanentError):
-        return Ended(error=_short(clean(str(answer))))
+        return Ended(error=_short(clean(str(answer))), retry=isinstance(answer, TransientError))
     if isinstance(answer, Ended):
         error = None if answer.error is None else _short(clean(answer.error))
-        return Ended(error=error, status_code=answer.status_code)
+        return Ended(error=error, retry=answer.retry, status_code=answer.status_code)
     return Ended(
         error=f"TypeError: the handler returned {answer!r:.200}; "
         "return Success(), TransientError, PermanentError or None."

@@ -30,9 +30,9 @@ class Worker:
     """Runs ``handler`` for events with any of ``tags``, up to ``concurrency`` at a time.
 
     The handler gets a ClaimedEvent and returns ``Success()`` or None, or ``TransientError(source, message)`` or
-    ``PermanentError(source, message)``, or raises; the hub decides about retries. Plain functions run in threads.
-    While a handler runs, its lease is extended; when the claim is lost all the same, the handler is cancelled and what
-    it returns does not count. A hub that is away is asked again for ever, with jitter.
+    ``PermanentError(source, message)``, or raises; only a PermanentError is not retried. Plain functions run in
+    threads. While a handler runs, its lease is extended; when the claim is lost all the same, the handler is cancelled
+    and what it returns does not count. A hub that is away is asked again for ever, with jitter.
 
     - ``lease``: seconds, or a timedelta, after which the hub gives an event to others if this process dies.
     - ``batch``: the most events taken at once; ``wait``: seconds that the hub may hold a request when it has none.

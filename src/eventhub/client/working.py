@@ -244,6 +244,7 @@ class Run:
             status_code=ended.status_code,
             execution_time_ms=milliseconds,
             error_message=ended.error,
+            retry=ended.retry,
         )
         self._outbox.add(Finished(job.kept, ended, report))
 

@@ -226,6 +226,7 @@ class FailBody(Asked):
     execution_time_ms: Milliseconds | None = None
     status_code: StatusCode | None = None
     error_message: Annotated[str, Meta(max_length=LONGEST_ERROR)] | None = None
+    retry: Annotated[bool, Meta(description="False: no retry can help, so it is dead at once.")] = True
     fence: Fence | None = None
 
 

@@ -158,11 +158,12 @@ async def fail(ask: Ask) -> Answer:
         body.worker_id,
         fence=body.fence,
         error=body.error_message,
+        retry=body.retry,
         execution_ms=body.execution_time_ms,
         status_code=body.status_code,
     )
     _note(ask, recorded)
-    if recorded.final and not recorded.repeated:
+    if recorded.final and not recorded.repeated and body.retry:
         raise _exhausted(recorded)
     return document(_report(recorded))
 
@@ -179,7 +180,7 @@ async def fail_many(ask: Ask) -> Answer:
     """Many reports in one write; each has an answer of its own."""
     body: FailManyBody = ask.body
     await _check_jobs(ask, {report.event_id for report in body.reports})
-    reports = [_work_report(report, report.error_message) for report in body.reports]
+    reports = [_work_report(report, report.error_message, retry=report.retry) for report in body.reports]
     return _outcomes(ask, reports, await ask.service.work.fail_many(reports))
 
 
@@ -211,12 +212,13 @@ def _note(ask: Ask, recorded: Recorded) -> None:
         )
 
 
-def _work_report(report: Any, error: str | None = None) -> WorkReport:
+def _work_report(report: Any, error: str | None = None, *, retry: bool = True) -> WorkReport:
     return WorkReport(
         event_id=report.event_id,
         worker=report.worker_id,
         fence=report.fence,
         error=error,
+        retry=retry,
         execution_ms=report.execution_time_ms,
         status_code=report.status_code,
     )
@@ -227,7 +229,7 @@ def _outcomes(ask: Ask, reports: list[WorkReport], outcomes: list[Outcome]) -> A
     for report, outcome in zip(reports, outcomes, strict=True):
         if isinstance(outcome, Recorded):
             _note(ask, outcome)
-            final = outcome.final and not outcome.repeated
+            final = outcome.final and not outcome.repeated and report.retry
             problem = _exhausted(outcome) if final else None
         else:
             problem = problem_of(outcome)

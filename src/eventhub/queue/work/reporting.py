@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from eventhub.core.events import Action
-from eventhub.core.lifecycle import Bury, Complete, Outcome, Retry, State
+from eventhub.core.lifecycle import Bury, Complete, Outcome, Reason, Retry, State
 from eventhub.errors import EventHubError, EventNotFound
 from eventhub.handling.texts import clean
 from eventhub.queue.work.claims import HandedOut, HandedOutClaims
@@ -100,6 +100,8 @@ class WorkReporter:
         if action is Action.COMPLETED:
             return Complete(report.execution_ms, report.status_code)
         error = NO_REASON if report.error is None else clean(report.error)
+        if not report.retry:
+            return Bury(error, Reason.REJECTED, execution_ms=report.execution_ms, status_code=report.status_code)
         if claim.failures + 1 < self._queue.max_retries:
             return Retry(error, self._queue.retry_after, report.execution_ms, report.status_code)
         return Bury(error, execution_ms=report.execution_ms, status_code=report.status_code)

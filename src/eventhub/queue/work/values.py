@@ -18,6 +18,7 @@ class WorkReport(msgspec.Struct, frozen=True, kw_only=True):
     worker: str
     fence: int | None = None
     error: str | None = None
+    retry: bool = True
     execution_ms: int | None = None
     status_code: int | None = None
 

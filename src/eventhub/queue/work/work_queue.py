@@ -171,10 +171,12 @@ class WorkQueue:
         *,
         fence: int | None = None,
         error: str | None = None,
+        retry: bool = True,
         execution_ms: int | None = None,
         status_code: int | None = None,
     ) -> Recorded:
-        """The attempt failed: tried again after ``retry_after``, or dead when it was the last one allowed.
+        """The attempt failed: tried again after ``retry_after``, or dead when it was the last one allowed, or when
+        ``retry`` is False because no retry can help.
 
         The last one is ``Recorded.final``. Raises EventNotFound, ClaimLost or AlreadyReported; then nothing has
         changed.
@@ -184,6 +186,7 @@ class WorkQueue:
             worker=worker,
             fence=fence,
             error=error,
+            retry=retry,
             execution_ms=execution_ms,
             status_code=status_code,
         )
