@@ -25,6 +25,7 @@ class Service:
 
     def __init__(self, settings: Settings, store: Store, secret: bytes) -> None:
         self.settings = settings
+        self.verbose = settings.log_level == "debug"  # asking the log itself would cost more than most answers
         self.store = store
         self.work = WorkQueue(
             store,

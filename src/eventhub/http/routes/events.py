@@ -75,7 +75,8 @@ async def publish(ask: Ask) -> Answer:
             raise EventNotFound(f"Event not found: {published.id}")
         return document(event_body(found, service.settings.max_retries), 200)
     service.metrics.received()
-    log.debug("published", event_id=published.id, event_type=event.type)
+    if service.verbose:
+        log.debug("published", event_id=published.id, event_type=event.type)
     return document(service.publisher.described(event, published), 201 if event.route.tags else 202)
 
 

@@ -53,7 +53,7 @@ async def subscribe(ask: Ask) -> Answer:
     wanted: SubscribeBody = ask.body if ask.body is not None else ask.query
     claims = await _taken(ask, wanted, _tags(ask, wanted))
     ask.service.metrics.claimed(claims)
-    for claim in claims:
+    for claim in claims if ask.service.verbose else ():
         log.debug("job taken", event_id=claim.event.id, worker_id=wanted.worker_id, attempt=claim.event.attempts)
     limit = ask.service.settings.max_retries
     if wanted.limit is not None:
@@ -201,7 +201,8 @@ def _note(ask: Ask, recorded: Recorded) -> None:
         return
     fields = {"event_id": recorded.event_id, "worker_id": recorded.worker}
     if recorded.action == Action.COMPLETED:
-        log.debug("job completed", **fields)
+        if ask.service.verbose:
+            log.debug("job completed", **fields)
     else:
         log.warning(
             "job dead" if recorded.final else "job failed",
