@@ -76,10 +76,10 @@ def test_dead_letters_are_a_warning_only(eventhub: Command, sqlite_filled: Fille
 
 
 def test_a_server_that_is_down_is_a_problem_and_the_password_stays_hidden(eventhub: Command):
-    done = eventhub("doctor", "--db", "postgresql://me:secret@127.0.0.1:1/db")
+    done = eventhub("doctor", "--db", "postgresql://me:hunter2@127.0.0.1:1/db")
     assert done.returncode == 1
     assert "PROBLEM" in done.stdout
-    assert "secret" not in done.stdout + done.stderr
+    assert "hunter2" not in done.stdout + done.stderr
     assert "me:***@127.0.0.1" in done.stdout
 
 

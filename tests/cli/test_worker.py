@@ -214,7 +214,7 @@ def test_after_the_grace_the_group_is_ended_and_the_event_given_back(
     worker = start(tag, *shell(trap + GROUP), options=("--shutdown-timeout", "0"))
     pids = [int(word) for word in worker.out.readline().split()]
     assert worker.stop() == 0
-    assert not any(map(alive, pids))
+    wait_for(lambda: not any(map(alive, pids)), "the whole group has ended")
     found = client.event(event.id, logs=True)
     assert (found.status, found.retry_count) == (Status.PENDING, 0)
     assert found.logs[-1].action is Action.RELEASED
@@ -253,7 +253,7 @@ def test_several_programs_at_a_time(start: Callable[..., Running], client: Any):
     pids = [int(worker.out.readline()) for _ in range(3)]
     assert len({pid for pid in pids if alive(pid)}) == 3
     assert worker.stop() == 0
-    assert not any(map(alive, pids))
+    wait_for(lambda: not any(map(alive, pids)), "all programs have ended")
 
 
 def test_logs_have_event_and_worker(start: Callable[..., Running], client: Any):
