@@ -89,11 +89,11 @@ def _about(event: ClaimedEvent) -> dict[str, str]:
 async def _end(process: asyncio.subprocess.Process) -> None:
     """End the program and everything that it has started."""
     _signal(process.pid, signal.SIGTERM)
-    with suppress(TimeoutError):
-        async with asyncio.timeout(KILL_AFTER):
-            await process.wait()
+    # Not asyncio.timeout: in a task that is being cancelled it raises CancelledError before Python 3.11.3.
+    ending = asyncio.ensure_future(process.wait())
+    await asyncio.wait({ending}, timeout=KILL_AFTER)
     _signal(process.pid, signal.SIGKILL)
-    await process.wait()
+    await ending
 
 
 def _signal(group: int, number: signal.Signals) -> None:
