@@ -30,12 +30,11 @@ def shared_postgres_url(postgres: PostgresCluster) -> Iterator[str]:
     postgres.drop_database("conformance")
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
-async def store_url(request: pytest.FixtureRequest) -> str:
-    """The URL of an empty store, each engine in turn."""
+async def empty_store_url(request: pytest.FixtureRequest, database: str) -> str:
+    """The URL of an empty store of the engine that is asked for; on PostgreSQL in the database of that fixture."""
     if request.param == "sqlite":
         return f"sqlite:///{request.getfixturevalue('sqlite_path')}"
-    url: str = request.getfixturevalue("shared_postgres_url")
+    url: str = request.getfixturevalue(database)
     request.getfixturevalue("postgres").start()
     connection = await asyncpg.connect(url)
     try:
@@ -44,6 +43,12 @@ async def store_url(request: pytest.FixtureRequest) -> str:
     finally:
         await connection.close()
     return url
+
+
+@pytest.fixture(params=["sqlite", "postgres"])
+async def store_url(request: pytest.FixtureRequest) -> str:
+    """The URL of an empty store, each engine in turn."""
+    return await empty_store_url(request, "shared_postgres_url")
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ from collections.abc import MutableMapping
 from typing import TYPE_CHECKING, Any
 
 from eventhub.errors import EventNotFound
+from eventhub.http.bodies import LARGEST_ID
 from eventhub.http.problems import Problem
 from eventhub.http.reading import Receive
 
@@ -13,9 +14,15 @@ if TYPE_CHECKING:
     from eventhub.http.service import Service
     from eventhub.keys import Principal
 
-__all__ = ["Ask"]
+__all__ = ["Ask", "as_id"]
 
-LARGEST_ID = 2**63 - 1
+LONGEST_ID = len(str(LARGEST_ID))
+
+
+def as_id(text: str) -> int | None:
+    """The number that a text is, if an event can have it."""
+    number = int(text) if text.isascii() and text.isdigit() and len(text) <= LONGEST_ID else 0
+    return number if 0 < number <= LARGEST_ID else None
 
 
 class Ask:
@@ -45,8 +52,8 @@ class Ask:
     def event_id(self) -> int:
         """The id in the path; one that no event can have is an event that is not there."""
         text = self.parameters["id"]
-        number = int(text) if text.isascii() and text.isdigit() and len(text) <= 19 else 0  # noqa: PLR2004
-        if not 0 < number <= LARGEST_ID:
+        number = as_id(text)
+        if number is None:
             raise EventNotFound(f"Event not found: {text[:40]}")
         return number
 

@@ -14,6 +14,7 @@ from msgspec import UNSET, Meta, UnsetType
 from eventhub.core.events import Action, Status
 
 __all__ = [
+    "LARGEST_ID",
     "MOST_EVENTS",
     "Asked",
     "ClaimedBody",

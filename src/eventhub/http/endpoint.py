@@ -14,7 +14,7 @@ from eventhub.http.bodies import Asked
 from eventhub.http.cloud_events import BATCH_TYPE, is_binary
 from eventhub.http.gate import accepts
 from eventhub.http.operations import BATCH, Operation
-from eventhub.http.problems import Problem, problem_of
+from eventhub.http.problems import Problem, problem_of, unforeseen
 from eventhub.http.reading import Gone, Receive, aside, checked, parse_json, read_body, read_query
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def answer_to(error: Exception, scope: Any) -> Answer:
             log.error("request failed", method=scope["method"], path=scope["path"], error=f"{error}")
         return problem.answer()
     log.error("request failed", method=scope["method"], path=scope["path"], exc_info=error)
-    return Problem(500, "internal", "Something went wrong inside the hub; its log says what.").answer()
+    return unforeseen().answer()
 
 
 async def send_answer(answer: Answer, method: str, send: Any) -> None:

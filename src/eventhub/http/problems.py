@@ -29,7 +29,7 @@ from eventhub.errors import (
 )
 from eventhub.http.answers import Answer
 
-__all__ = ["Problem", "problem_of"]
+__all__ = ["Problem", "problem_of", "unforeseen"]
 
 CONTENT_TYPE: Final = b"application/problem+json"
 _SOON: Final = 1
@@ -101,6 +101,11 @@ def problem_of(error: EventHubError) -> Problem:
             retry_after = _SOON if status == HTTPStatus.SERVICE_UNAVAILABLE else None
             detail = _unavailable(error) if isinstance(error, StoreError) else str(error)
             return Problem(status, name, detail, retry_after=retry_after)
+    return unforeseen()
+
+
+def unforeseen() -> Problem:
+    """What nobody planned for; the client is told nothing about it."""
     return Problem(500, "internal", "Something went wrong inside the hub; its log says what.")
 
 

@@ -12,6 +12,7 @@ from msgspec import UNSET
 
 from eventhub.core.events import QueuedEvent, Status
 from eventhub.core.matching import check_type, parse_tags
+from eventhub.core.scopes import JOB
 from eventhub.errors import InvalidEventError, InvalidPayloadError
 from eventhub.http.bodies import EventBody, NewEventBody
 from eventhub.http.problems import Problem
@@ -23,18 +24,16 @@ if TYPE_CHECKING:
     from eventhub.http.asking import Ask
     from eventhub.keys import Principal
 
-__all__ = ["JOB", "Publisher", "event_body", "job_type", "key_in"]
+__all__ = ["Publisher", "event_body", "job_type", "key_in"]
 
-JOB: Final = "job"
-"""The type of work that was published without one; it is broadcast to nobody."""
 _ROOM_FOR_PLACE: Final = len("/999")
 
 
 class Publisher:
     """Composes and describes what is published over HTTP; everything goes into one queue."""
 
-    def __init__(self, queue: str, max_retries: int) -> None:
-        self._composer = Composer(queue, max_attempts=max_retries)
+    def __init__(self, composer: Composer, max_retries: int) -> None:
+        self._composer = composer
         self._max_retries = max_retries
 
     def compose(self, body: NewEventBody, ask: Ask, key: str | None) -> NewEvent:

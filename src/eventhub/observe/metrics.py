@@ -79,6 +79,7 @@ class Metrics:
         self._new = self._received.labels("false")
         self._again = self._received.labels("true")
         self._standing = _Standing()
+        registry.register(self._standing)
         self._look_at = 0.0
         self._looking = asyncio.Lock()
 
@@ -117,17 +118,11 @@ class Metrics:
             await self._look()
         self._waiters.set(self._waiting())
         if not _shared():
-            self._registry_with_standing()
             return generate_latest(self._registry), CONTENT_TYPE_LATEST
         registry = CollectorRegistry()
         MultiProcessCollector(registry)  # type: ignore[no-untyped-call]
         registry.register(self._standing)
         return generate_latest(registry), CONTENT_TYPE_LATEST
-
-    def _registry_with_standing(self) -> None:
-        if not self._standing.registered:
-            self._registry.register(self._standing)
-            self._standing.registered = True
 
     async def _look(self) -> None:
         async with self._looking:
@@ -144,7 +139,6 @@ class _Standing(Collector):
 
     def __init__(self) -> None:
         self.stats: list[QueueStats] = []
-        self.registered = False
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         info = GaugeMetricFamily("eventhub_build_info", "The version that runs.", labels=["version"])

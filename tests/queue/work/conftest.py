@@ -3,13 +3,12 @@
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from typing import Any
 
-import asyncpg
 import pytest
 
 from eventhub.clock import ManualClock
 from eventhub.queue.work import WorkQueue
 from eventhub.store import Store, open_store
-from tests.conformance.conftest import EMPTY
+from tests.conformance.conftest import empty_store_url
 from tests.postgres_cluster import PostgresCluster
 from tests.queue.work.support import Spy
 
@@ -28,17 +27,7 @@ def work_postgres_url(postgres: PostgresCluster) -> Iterator[str]:
 @pytest.fixture(params=["sqlite", "postgres"])
 async def store_url(request: pytest.FixtureRequest) -> str:
     """The URL of an empty store, each engine in turn."""
-    if request.param == "sqlite":
-        return f"sqlite:///{request.getfixturevalue('sqlite_path')}"
-    url: str = request.getfixturevalue("work_postgres_url")
-    request.getfixturevalue("postgres").start()
-    connection = await asyncpg.connect(url)
-    try:
-        if await connection.fetchval("SELECT to_regnamespace('eventhub') IS NOT NULL"):
-            await connection.execute(EMPTY)
-    finally:
-        await connection.close()
-    return url
+    return await empty_store_url(request, "work_postgres_url")
 
 
 @pytest.fixture

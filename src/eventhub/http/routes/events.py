@@ -12,7 +12,7 @@ from eventhub.errors import EventNotFound, InvalidEventError
 from eventhub.handling.logs import get_logger
 from eventhub.http import cloud_events
 from eventhub.http.answers import Answer, document
-from eventhub.http.asking import Ask
+from eventhub.http.asking import Ask, as_id
 from eventhub.http.bodies import (
     Asked,
     Created,
@@ -34,7 +34,6 @@ __all__ = ["OPERATIONS"]
 
 log = get_logger("eventhub.http")
 
-LARGEST_ID: Final = 2**63 - 1
 FARTHEST: Final = 1_000_000
 
 
@@ -141,10 +140,10 @@ async def list_events(ask: Ask) -> Answer:
 def _filter(query: ListQuery) -> EventFilter:
     before = None
     if query.cursor is not None and query.cursor != "start":
-        text = query.cursor
-        before = int(text) if text.isascii() and text.isdigit() and len(text) <= 19 else 0  # noqa: PLR2004
-        if not 0 < before <= LARGEST_ID:
-            raise Problem(400, "invalid-query", f"The cursor {text!r} is none of ours; take next_cursor as it is.")
+        before = as_id(query.cursor)
+        if before is None:
+            detail = f"The cursor {query.cursor!r} is none of ours; take next_cursor as it is."
+            raise Problem(400, "invalid-query", detail)
     try:
         tags = None if query.tags is None else frozenset(parse_tags(query.tags))
         kind = None if query.type is None else check_type(query.type)

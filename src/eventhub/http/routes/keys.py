@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Annotated, Final
 
+import msgspec
 from msgspec import Meta
 
 from eventhub.http.answers import NO_STORE, Answer, document, empty
@@ -48,16 +49,7 @@ async def rotate(ask: Ask) -> Answer:
 
 
 def _created(key: ApiKey, text: str) -> CreatedKey:
-    return CreatedKey(
-        id=key.id,
-        name=key.name,
-        scopes=list(key.scopes),
-        created_at=key.created_at,
-        expires_at=key.expires_at,
-        revoked_at=key.revoked_at,
-        last_used_at=key.last_used_at,
-        key=text,
-    )
+    return CreatedKey(**msgspec.structs.asdict(_shown(key)), key=text)
 
 
 def _shown(key: ApiKey) -> KeyBody:
