@@ -13,6 +13,7 @@ from eventhub.clock import ManualClock
 from eventhub.core.events import Status
 from eventhub.core.lifecycle import Complete
 from eventhub.core.retry import RetryPolicy
+from eventhub.errors import EventHubError
 from eventhub.store import open_store
 from eventhub.store.values import NewEvent, Report, Route
 from tests.bus.support import LIVELY, QUICK, Gate, Recorder, lease, until
@@ -96,6 +97,20 @@ async def test_a_handler_whose_claim_is_lost_is_stopped_and_its_publisher_follow
         assert await asyncio.wait_for(publisher, 10) == 1
     assert any(record["event"] == "claim_lost" for record in logs)
     assert (await store.event(1)).status is Status.COMPLETED
+
+
+async def test_a_publisher_is_told_when_its_event_is_taken_back_and_nobody_here_wants_it(make_bus, store) -> None:
+    bus = await make_bus(tuning=lease(0.1), on_unmatched="keep").start()
+    gate = Gate()
+    subscription = bus.subscribe("*", gate)
+    publisher = asyncio.create_task(bus.publish("a", 1))
+    await until(lambda: gate.inside)
+    await bus.unsubscribe(subscription)
+    with capture_logs():
+        assert await store.reset(1, reason="an operator took it away")
+        with pytest.raises(EventHubError, match="stays PENDING"):
+            await asyncio.wait_for(publisher, 10)
+    assert gate.cancelled
 
 
 async def test_an_event_that_is_taken_from_its_handler_starts_again_and_the_first_run_is_stopped(bus, store) -> None:

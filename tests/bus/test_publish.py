@@ -317,3 +317,16 @@ async def test_a_publisher_whose_subscription_goes_away_is_told_and_the_event_st
     with pytest.raises(EventHubError, match="stays PENDING"):
         await publisher
     assert await status(handler.events[0].id) == "PENDING"
+
+
+async def test_a_subscription_that_goes_away_in_the_very_step_of_the_retry_tells_the_publisher(make_bus) -> None:
+    bus = await make_bus(retry=RetryPolicy(base_delay=30)).start()
+    for turn in range(20):  # whether the flight or this loop comes first in a step of the event loop is open
+        subscription = bus.subscribe("*", Recorder(failures=99))
+        publisher = asyncio.create_task(bus.publish("a", turn))
+        while bus.counters["a"].retries <= turn:  # noqa: ASYNC110 - looks in every step of the event loop
+            await asyncio.sleep(0)
+        assert await bus.unsubscribe(subscription)
+        done, _ = await asyncio.wait({publisher}, timeout=10)
+        assert done, f"the publisher of turn {turn} was never told"
+        assert isinstance(publisher.exception(), EventHubError)

@@ -17,6 +17,8 @@ from typing import Any, Final
 
 from eventhub.bus.flights import Flight
 from eventhub.bus.parts import Parts
+from eventhub.bus.waiting import unwanted
+from eventhub.core.lifecycle import State
 from eventhub.errors import StoreClosed, StoreError
 from eventhub.handling.backoff import Backoff
 from eventhub.handling.logs import get_logger
@@ -175,12 +177,16 @@ class Dispatcher:
         """Tell publishers of events that were settled elsewhere: by another process, or as poison."""
         if time.monotonic() < self._follow_at:
             return
-        elsewhere = [event_id for event_id, _ in self._waiting.items() if event_id not in self._flights]
+        elsewhere = {event_id: kind for event_id, kind in self._waiting.items() if event_id not in self._flights}
         if elsewhere:
-            standing = await self._store.current(elsewhere)
-            for event_id in elsewhere:
-                if event_id not in standing and event_id not in self._flights:
+            standing = await self._store.current(list(elsewhere))
+            for event_id, event_type in elsewhere.items():
+                if event_id in self._flights:
+                    continue
+                if (now := standing.get(event_id)) is None:
                     self._waiting.settled(event_id)
+                elif now.state is not State.LEASED and self._subscriptions.matching(event_type) is None:
+                    self._waiting.fail(event_id, unwanted)  # it was given back, and its subscription is gone
         self._follow_at = time.monotonic() + self._poll_interval
 
     def follow_soon(self) -> None:

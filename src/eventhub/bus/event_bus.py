@@ -24,12 +24,12 @@ from eventhub.bus.processing import Processor, Rules
 from eventhub.bus.publishing import Publisher
 from eventhub.bus.settings import Tuning, check_choice, check_seconds
 from eventhub.bus.subscriptions import Handler, Subscriptions
-from eventhub.bus.waiting import Waiting
+from eventhub.bus.waiting import Waiting, unwanted
 from eventhub.clock import Clock
 from eventhub.core.lifecycle import Bury, Complete, Outcome, Retry
 from eventhub.core.matching import check_name
 from eventhub.core.retry import RetryPolicy
-from eventhub.errors import EventHubError, InvalidEventError
+from eventhub.errors import InvalidEventError
 from eventhub.handling.logs import get_logger
 from eventhub.store import Store, open_store
 from eventhub.store.composing import Composer
@@ -189,7 +189,7 @@ class EventBus:
         if removed:
             for event_id, event_type in self._parts.waiting.items():
                 if event_id not in self._parts.flights and self._parts.subscriptions.matching(event_type) is None:
-                    self._parts.waiting.fail(event_id, _unwanted)
+                    self._parts.waiting.fail(event_id, unwanted)
         return removed
 
     # --------------------------------------------------------------- publish
@@ -250,6 +250,8 @@ class EventBus:
         except asyncio.CancelledError:  # stopped, or lost: the store knows what becomes of it
             self._dispatcher.follow_soon()
             raise
+        finally:
+            self._parts.flights.land(flight)  # before anybody is told, who may ask whether it is still in hand
         self._ended(flight, outcome)
 
     def _ended(self, flight: Flight, outcome: Outcome | None) -> None:
@@ -266,7 +268,7 @@ class EventBus:
         else:
             counters.retries += isinstance(outcome, Retry)
             if parts.subscriptions.matching(event.type) is None:
-                parts.waiting.fail(event.id, _unwanted)
+                parts.waiting.fail(event.id, unwanted)
             self._dispatcher.due_in(outcome.delay)
 
 
@@ -276,10 +278,3 @@ def _as_mapping(item: Any) -> Mapping[str, Any]:
     if isinstance(item, tuple) and len(item) in (2, 3):
         return dict(zip(("type", "payload", "metadata"), item, strict=False))
     raise InvalidEventError(f"publish_many got {item!r:.80}; give mappings, or tuples of type, payload and metadata.")
-
-
-def _unwanted(event_id: int) -> EventHubError:
-    return EventHubError(
-        f"Event {event_id} is not settled and nobody here wants it any more: its last subscription went. "
-        "It stays PENDING until a subscription matches it."
-    )

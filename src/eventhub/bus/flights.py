@@ -92,10 +92,15 @@ class Flights:
 
         boarded.append(self.board(claim, self.spawn(run())))
 
+    def land(self, flight: Flight) -> None:
+        """It is in hand no more, though its task may still have words to say."""
+        if self._by_event.get(flight.held.id) is flight:
+            del self._by_event[flight.held.id]
+
     def _ended(self, task: asyncio.Task[Any]) -> None:
         flight = self._tasks.pop(task)
-        if flight is not None and self._by_event.get(flight.held.id) is flight:
-            del self._by_event[flight.held.id]
+        if flight is not None:
+            self.land(flight)
         if not task.cancelled() and (error := task.exception()) is not None:
             event_id = flight.event.id if flight else None
             log.error("attempt_broke_off", event_id=event_id, error=str(error), exc_info=error)

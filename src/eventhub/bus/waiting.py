@@ -6,7 +6,9 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 
-__all__ = ["Waiting"]
+from eventhub.errors import EventHubError
+
+__all__ = ["Waiting", "unwanted"]
 
 
 class Waiting:
@@ -67,3 +69,10 @@ class Waiting:
         futures.discard(future)
         if not futures:
             self._by_event.pop(event_id, None)
+
+
+def unwanted(event_id: int) -> EventHubError:
+    return EventHubError(
+        f"Event {event_id} is not settled and nobody here wants it any more: its last subscription went. "
+        "It stays PENDING until a subscription matches it."
+    )
