@@ -73,6 +73,9 @@ class Reason(StrEnum):
     REJECTED = "rejected"
     FINALIZED = "finalized"
     MANUAL = "manual"
+    GONE = "gone"
+    BLOCKED = "blocked_destination"
+    SKIPPED = "skipped"
 
 
 GONE: Final = None

@@ -48,6 +48,9 @@ class NewEvent(msgspec.Struct, kw_only=True):
     A delivery starts ready, or waiting when ``delay`` or ``deliver_at`` says so, or leased at once when ``worker`` is
     given (publisher and consumer are one process) and nothing stands in its way. With ``completed`` there is no
     delivery: nobody wants the event.
+
+    With ``broadcast`` every subscriber that wants it gets a message, or those that ``targets`` names; one without
+    ``work`` has no delivery but those.
     """
 
     type: str
@@ -66,6 +69,9 @@ class NewEvent(msgspec.Struct, kw_only=True):
     worker: str | None = None
     lease: timedelta | None = None
     completed: bool = False
+    work: bool = True
+    broadcast: bool = False
+    targets: tuple[int, ...] | None = None
 
     @property
     def starts_leased(self) -> bool:
@@ -76,6 +82,7 @@ class NewEvent(msgspec.Struct, kw_only=True):
             and self.ordering_key is None
             and self.delay is None
             and self.deliver_at is None
+            and self.work
             and not self.completed
         )
 
@@ -86,7 +93,9 @@ class NewEvent(msgspec.Struct, kw_only=True):
     @property
     def asked(self) -> bytes:
         """A digest of all that its publisher asked for; a delay counts as it was given."""
-        asked = (*_facts(self), self.route.priority, self.deliver_at, self.delay)
+        asked: tuple[object, ...] = (*_facts(self), self.route.priority, self.deliver_at, self.delay)
+        if self.targets is not None:
+            asked += (self.targets,)
         return blake2b(msgspec.json.encode(asked), digest_size=16).digest()
 
 
@@ -169,11 +178,16 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Report(msgspec.Struct, frozen=True):
-    """How a claim ended. ``leased=False`` settles a delivery that nobody holds."""
+    """How a claim ended. ``leased=False`` settles a delivery that nobody holds.
+
+    ``detail`` is kept as the story of an attempt at a message; ``again`` is where one waits that is tried again.
+    """
 
     held: Held
     outcome: Outcome
     leased: bool = True
+    detail: str | None = None
+    again: Route | None = None
 
 
 class Current(msgspec.Struct, frozen=True):

@@ -1,0 +1,251 @@
+"""The hub's part of the store as plain values: subscribers, markers, messages and the attempts at them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from typing import Any, Final
+
+import msgspec
+
+from eventhub.core.events import DeadEvent, Status
+from eventhub.store.values import Held, Route
+
+__all__ = [
+    "HUB",
+    "Attempt",
+    "BlockedKey",
+    "DeadFilter",
+    "DeadLetter",
+    "DeadLetterPage",
+    "FannedOut",
+    "Marker",
+    "Message",
+    "MessageClaim",
+    "MessageFilter",
+    "Placement",
+    "Plan",
+    "SubscriberRow",
+    "SubscriberStats",
+    "WantedMessages",
+    "consumer_of",
+    "routes_of",
+]
+
+HUB: Final = "hub"
+"""The queue that messages to subscribers wait in."""
+
+
+def consumer_of(subscriber: int) -> str:
+    """The name under which a subscriber's ordering keys are kept."""
+    return f"subscriber:{subscriber}"
+
+
+def routes_of(subscriber: int) -> tuple[Route, Route]:
+    """Where a subscriber's messages wait: for their first attempt, and after a failure."""
+    tags = (str(subscriber),)
+    return Route(HUB, tags, 0), Route(HUB, tags, -1)
+
+
+class SubscriberRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A subscriber as it is kept. ``document`` is JSON text without secrets; ``sealed`` has them, encrypted."""
+
+    id: int
+    name: str
+    document: str
+    sealed: bytes | None
+    status: str = "active"
+    reason: str | None = None
+    circuit: str = "closed"
+    circuit_until: datetime | None = None
+    circuit_opens: int = 0
+    version: int = 1
+    created_at: datetime
+    updated_at: datetime
+
+
+class Marker(msgspec.Struct, frozen=True):
+    """A broadcast event that is to be handed out. The payload is there when the plan asked for payloads."""
+
+    event_id: int
+    type: str
+    ordering_key: str | None
+    metadata: str | None
+    payload: str | None
+    targets: tuple[int, ...] | None
+
+
+class Placement(msgspec.Struct, frozen=True):
+    """One message to be made: an event for a subscriber, perhaps with the key that its order goes by."""
+
+    event_id: int
+    subscriber: int
+    key: str | None
+    parks: bool
+    max_attempts: int | None
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """How to hand out: by the subscribers as of ``version``, whose routes are known beforehand.
+
+    ``place`` gives the messages of these markers, in their order; it must be quick and touch nothing.
+    """
+
+    version: int
+    routes: frozenset[Route]
+    needs_payload: bool
+    place: Callable[[Sequence[Marker]], list[Placement]]
+
+
+class FannedOut(msgspec.Struct, frozen=True):
+    """What one round did. ``stale``: the subscribers have changed since the plan; ``busy``: another process does it."""
+
+    events: int = 0
+    messages: int = 0
+    stale: bool = False
+    busy: bool = False
+    more: bool = False
+
+
+class WantedMessages(msgspec.Struct, frozen=True):
+    """How many messages of a subscriber a dispatcher has room for."""
+
+    subscriber: int
+    most: int
+
+
+class MessageClaim(msgspec.Struct, frozen=True):
+    """A message leased to a dispatcher, with its event as it was stored: the payload is text."""
+
+    held: Held
+    subscriber: int
+    event_id: int
+    type: str
+    payload: str
+    metadata: str | None
+    ordering_key: str | None
+    created_at: datetime
+    attempts: int
+    failures: int
+    max_attempts: int | None
+
+
+class Attempt(msgspec.Struct, frozen=True, kw_only=True):
+    """One attempt at a message, as the dispatcher told it."""
+
+    message_id: int
+    fence: int
+    event_id: int
+    subscriber: int
+    action: str
+    created_at: datetime
+    detail: dict[str, Any]
+
+
+class Message(msgspec.Struct, frozen=True, kw_only=True):
+    """A message as people see it: one event on its way to one subscriber, or there."""
+
+    id: int
+    event_id: int
+    subscriber: int
+    type: str
+    status: Status
+    attempts: int
+    retry_count: int
+    max_attempts: int | None
+    ordering_key: str | None = None
+    blocked: bool = False
+    """It waits behind another message of its key."""
+    worker: str | None = None
+    next_retry_at: datetime | None = None
+    lease_expires_at: datetime | None = None
+    errors: tuple[str, ...] = ()
+    created_at: datetime
+    """When its event was published."""
+    settled_at: datetime | None = None
+
+
+class MessageFilter(msgspec.Struct, frozen=True, kw_only=True):
+    """Which messages to list, newest first."""
+
+    subscriber: int | None = None
+    event_id: int | None = None
+    status: Status | None = None
+    before_id: int | None = None
+    limit: int = 50
+
+
+class SubscriberStats(msgspec.Struct, frozen=True, kw_only=True):
+    """A subscriber in numbers; the rates and latencies are those of the last hour."""
+
+    pending: int = 0
+    waiting_for_retry: int = 0
+    behind: int = 0
+    processing: int = 0
+    dead: int = 0
+    blocked_keys: int = 0
+    parked_keys: int = 0
+    oldest_pending_seconds: float | None = None
+    delivered_last_hour: int = 0
+    failed_last_hour: int = 0
+    latency_p50_ms: float | None = None
+    latency_p99_ms: float | None = None
+    last_delivered_at: datetime | None = None
+    last_failed_at: datetime | None = None
+
+
+class BlockedKey(msgspec.Struct, frozen=True, kw_only=True):
+    """An ordering key of a subscriber whose first message has failed or is dead and holds the others."""
+
+    key: str
+    message_id: int
+    event_id: int
+    parked: bool
+    status: Status
+    attempts: int
+    retry_count: int
+    error: str | None
+    next_retry_at: datetime | None
+    waiting: int
+    """Messages behind it, counted up to ten thousand."""
+    since: datetime
+    """When its event was published."""
+
+
+class DeadLetter(DeadEvent, kw_only=True, frozen=True):
+    """A dead letter in full: the event and its consumer as they were when it died."""
+
+    letter_id: int
+    delivery_id: int
+    subscriber: int | None = None
+    consumer: dict[str, Any] | None = None
+    parked: bool = False
+    max_attempts: int | None = None
+
+
+class DeadFilter(msgspec.Struct, frozen=True, kw_only=True):
+    """Which dead letters are meant; every given field must fit."""
+
+    ids: tuple[int, ...] | None = None
+    """Delivery ids; that of work is its event's."""
+    queue: str | None = None
+    subscriber: int | None = None
+    type: str | None = None
+    reason: str | None = None
+    error: str | None = None
+    """A text that its last error contains."""
+    dead_since: datetime | None = None
+    dead_until: datetime | None = None
+    before_id: int | None = None
+    """Goes on below this letter id."""
+    offset: int = 0
+    limit: int = 100
+
+
+class DeadLetterPage(msgspec.Struct, frozen=True):
+    """A page of dead letters, the latest death first, and how many fit the filter in all."""
+
+    letters: list[DeadLetter]
+    total: int
+
+
