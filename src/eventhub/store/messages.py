@@ -247,5 +247,3 @@ class DeadLetterPage(msgspec.Struct, frozen=True):
 
     letters: list[DeadLetter]
     total: int
-
-
