@@ -6,7 +6,7 @@ from collections.abc import MutableMapping
 from typing import TYPE_CHECKING, Any
 
 from eventhub.errors import EventNotFound
-from eventhub.http.bodies import LARGEST_ID
+from eventhub.http.bodies.basics import LARGEST_ID
 from eventhub.http.problems import Problem
 from eventhub.http.reading import Receive
 

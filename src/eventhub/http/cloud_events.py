@@ -14,7 +14,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import unquote
 
-from eventhub.http.bodies import MOST_EVENTS, NewEventBody
+from eventhub.http.bodies.basics import MOST_EVENTS
+from eventhub.http.bodies.events import NewEventBody
 from eventhub.http.problems import Problem
 from eventhub.http.reading import parse_json
 

@@ -10,7 +10,7 @@ from eventhub.errors import EventHubError
 from eventhub.handling.logs import get_logger
 from eventhub.http.answers import Answer
 from eventhub.http.asking import Ask
-from eventhub.http.bodies import Asked
+from eventhub.http.bodies.basics import Asked
 from eventhub.http.cloud_events import BATCH_TYPE, is_binary
 from eventhub.http.gate import accepts
 from eventhub.http.operations import BATCH, Operation

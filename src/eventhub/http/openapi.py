@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from eventhub._version import __version__
-from eventhub.http.bodies import ProblemBody
+from eventhub.http.bodies.problems import ProblemBody
 from eventhub.http.operations import Operation
 
 __all__ = ["make_openapi"]

@@ -14,7 +14,7 @@ from eventhub.core.events import QueuedEvent, Status
 from eventhub.core.matching import check_type, parse_tags
 from eventhub.core.scopes import JOB
 from eventhub.errors import InvalidEventError, InvalidPayloadError
-from eventhub.http.bodies import EventBody, NewEventBody
+from eventhub.http.bodies.events import EventBody, NewEventBody
 from eventhub.http.problems import Problem
 from eventhub.observe.tracing import remember_trace
 from eventhub.store.composing import LONGEST_DELAY, MAX_KEY, Composer

@@ -18,6 +18,7 @@ from eventhub.core.lifecycle import Release, Retry
 from eventhub.core.matching import check_name
 from eventhub.errors import EventHubError, StoreClosed
 from eventhub.store.batching import Answer, Batcher
+from eventhub.store.messages import FANOUT
 from eventhub.store.operating import Operating
 from eventhub.store.portions import Portions
 from eventhub.store.reading import Reading
@@ -146,8 +147,12 @@ class Store(Reading, Operating):
         else:
             keyed = any(event.idempotency_key is not None or event.ordering_key is not None for event in events)
             published = await (self._publishing_keyed if keyed else self._publishing).put(events)
-        for queue in {event.route.queue for event in events if not (event.completed or event.starts_leased)}:
+        for queue in {
+            event.route.queue for event in events if event.work and not (event.completed or event.starts_leased)
+        }:
             self._announce(queue)
+        if any(event.broadcast for event in events):
+            self._announce(FANOUT)
         return published
 
     async def _publish_calls(self, calls: list[Sequence[NewEvent]]) -> list[Answer[Published]]:

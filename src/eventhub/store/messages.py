@@ -12,6 +12,7 @@ from eventhub.core.events import DeadEvent, Status
 from eventhub.store.values import Held, Route
 
 __all__ = [
+    "FANOUT",
     "HUB",
     "Attempt",
     "BlockedKey",
@@ -29,11 +30,15 @@ __all__ = [
     "SubscriberStats",
     "WantedMessages",
     "consumer_of",
+    "dump_targets",
+    "load_targets",
     "routes_of",
 ]
 
 HUB: Final = "hub"
 """The queue that messages to subscribers wait in."""
+FANOUT: Final = "fanout"
+"""The name by which the fan-out is woken."""
 
 
 def consumer_of(subscriber: int) -> str:
@@ -45,6 +50,14 @@ def routes_of(subscriber: int) -> tuple[Route, Route]:
     """Where a subscriber's messages wait: for their first attempt, and after a failure."""
     tags = (str(subscriber),)
     return Route(HUB, tags, 0), Route(HUB, tags, -1)
+
+
+def dump_targets(targets: tuple[int, ...]) -> str:
+    return msgspec.json.encode(targets).decode()
+
+
+def load_targets(text: str | None) -> tuple[int, ...] | None:
+    return None if text is None else tuple(msgspec.json.decode(text))
 
 
 class SubscriberRow(msgspec.Struct, frozen=True, kw_only=True):

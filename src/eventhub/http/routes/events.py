@@ -13,8 +13,8 @@ from eventhub.handling.logs import get_logger
 from eventhub.http import cloud_events
 from eventhub.http.answers import Answer, document
 from eventhub.http.asking import Ask, as_id
-from eventhub.http.bodies import (
-    Asked,
+from eventhub.http.bodies.basics import Asked
+from eventhub.http.bodies.events import (
     Created,
     EventBody,
     EventList,

@@ -8,7 +8,7 @@ from eventhub._version import __version__
 from eventhub.errors import EventHubError
 from eventhub.http.answers import Answer, document
 from eventhub.http.asking import Ask
-from eventhub.http.bodies import Health
+from eventhub.http.bodies.operating import Health
 from eventhub.http.operations import Operation
 from eventhub.http.problems import Problem
 

@@ -10,7 +10,8 @@ from msgspec import Meta
 
 from eventhub.http.answers import NO_STORE, Answer, document, empty
 from eventhub.http.asking import Ask
-from eventhub.http.bodies import Asked, CreatedKey, KeyBody, KeyList, NewKeyBody
+from eventhub.http.bodies.basics import Asked
+from eventhub.http.bodies.keys import CreatedKey, KeyBody, KeyList, NewKeyBody
 from eventhub.http.operations import Example, Operation
 from eventhub.store.values import ApiKey
 

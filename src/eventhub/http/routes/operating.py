@@ -9,16 +9,9 @@ from msgspec import Meta
 from eventhub.errors import EventNotFound
 from eventhub.http.answers import Answer, document
 from eventhub.http.asking import Ask
-from eventhub.http.bodies import (
-    Asked,
-    EventBody,
-    OrphanBody,
-    OrphanList,
-    QueueBody,
-    StatsBody,
-    WorkerBody,
-    WorkerList,
-)
+from eventhub.http.bodies.basics import Asked
+from eventhub.http.bodies.events import EventBody
+from eventhub.http.bodies.operating import OrphanBody, OrphanList, QueueBody, StatsBody, WorkerBody, WorkerList
 from eventhub.http.operations import Example, Operation
 from eventhub.http.publishing import event_body
 

@@ -16,7 +16,7 @@ from eventhub.errors import EventHubError, InvalidEventError
 from eventhub.handling.logs import get_logger
 from eventhub.http.answers import NO_STORE, Answer, document, empty
 from eventhub.http.asking import Ask
-from eventhub.http.bodies import (
+from eventhub.http.bodies.working import (
     ClaimedBody,
     ClaimedEvents,
     CompleteBody,

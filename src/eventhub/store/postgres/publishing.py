@@ -11,6 +11,7 @@ from eventhub.core.lifecycle import State
 from eventhub.errors import StoreBusy
 from eventhub.store.batching import Answer
 from eventhub.store.idempotency import Earlier, Keys, Scope, earlier
+from eventhub.store.messages import dump_targets
 from eventhub.store.queries import load_queries
 from eventhub.store.values import NewEvent, Published, Route, lane_id
 
@@ -41,6 +42,9 @@ async def publish_calls(
     Runs inside a transaction. Keys and lanes are locked in order before anything is decided, each in a statement of its
     own, so that what is decided rests on what others have committed.
     """
+    keys_held = broadcast_keys(event for call in calls for event in call)
+    if keys_held:
+        await connection.fetch(SQL.hold_keys, keys_held)
     lanes = _lanes(event for call in calls for event in call)
     heads = await _lock_lanes(connection, lanes)
     total = sum(len(call) for call in calls)  # ids after the lanes: the order of a key is the order of its ids
@@ -89,8 +93,19 @@ def _lanes(events: Iterable[NewEvent]) -> dict[int, tuple[str, str]]:
     return {
         lane_id(event.route.queue, event.ordering_key): (event.route.queue, event.ordering_key)
         for event in events
-        if event.ordering_key is not None and not event.completed
+        if event.ordering_key is not None and event.work and not event.completed
     }
+
+
+def broadcast_keys(events: Iterable[NewEvent]) -> list[int]:
+    """The ordering keys of broadcasts as numbers to lock, in order."""
+    return sorted(
+        {
+            lane_id("broadcast", event.ordering_key)
+            for event in events
+            if event.broadcast and event.ordering_key is not None
+        }
+    )
 
 
 async def _lock_lanes(connection: Any, lanes: dict[int, tuple[str, str]]) -> set[int]:
@@ -111,7 +126,12 @@ async def _insert(
     events = [event for _, event in numbered]
     placed = [
         _READY
-        if e.ordering_key is None and e.delay is None and e.deliver_at is None and e.worker is None and not e.completed
+        if e.work
+        and e.ordering_key is None
+        and e.delay is None
+        and e.deliver_at is None
+        and e.worker is None
+        and not e.completed
         else _place(e, heads)
         for e in events
     ]
@@ -132,6 +152,8 @@ async def _insert(
         _column([event.worker if event.starts_leased else None for event in events]),
         _column([event.park_when_dead or None for event in events]),
         now,
+        _column([event.broadcast or None for event in events]),
+        _column([None if event.targets is None else dump_targets(event.targets) for event in events]),
     )
     return [Published(row[0], row[1], leased=event.starts_leased) for row, event in zip(rows, events, strict=True)]
 
@@ -147,9 +169,9 @@ def _column(values: list[Any]) -> list[Any] | None:
 
 def _place(event: NewEvent, heads: set[int]) -> tuple[int | None, int | None, float | None]:
     """Where a new delivery starts: its lane, its state, and in how many seconds it is due or its lease ends."""
-    if event.completed:
-        return None, None, None
     seconds = None if event.delay is None else event.delay.total_seconds()
+    if event.completed or not event.work:
+        return None, None, seconds
     later = event.delay is not None or event.deliver_at is not None
     if event.ordering_key is not None:
         lane = lane_id(event.route.queue, event.ordering_key)

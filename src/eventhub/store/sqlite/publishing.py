@@ -15,6 +15,7 @@ import apsw
 from eventhub.core.lifecycle import State
 from eventhub.store.batching import Answer
 from eventhub.store.idempotency import Earlier, Keys, Scope, earlier
+from eventhub.store.messages import dump_targets
 from eventhub.store.queries import load_queries
 from eventhub.store.rows import from_micros, micros
 from eventhub.store.values import NewEvent, Published, Route, lane_id
@@ -79,9 +80,10 @@ def _insert(
         connection.execute(SQL.insert_bare_deliveries, {**span, "max_attempts": numbered[0][1].max_attempts})
         connection.execute(SQL.log_published, span)
         return
-    heads = _open_lanes(connection, [event for _, event in numbered if not event.completed])
+    heads = _open_lanes(connection, [event for _, event in numbered if event.work and not event.completed])
     events: list[tuple[Any, ...]] = []
     deliveries: list[tuple[Any, ...]] = []
+    markers: list[tuple[Any, ...]] = []
     log: list[tuple[Any, ...]] = []
     for number, event in numbered:
         route = of_route[id(event.route)]
@@ -100,8 +102,12 @@ def _insert(
                 now,
             )
         )
-        if event.completed:
+        if event.broadcast:
+            targets = None if event.targets is None else dump_targets(event.targets)
+            markers.append((number, _due(event, now), targets, not event.work))
+        elif event.completed:
             log.append((number, number, "COMPLETED", None, 0, None, None, None, None, now))
+        if event.completed or not event.work:
             continue
         lane, state, due = _place(event, heads, now)
         leased = state == State.LEASED
@@ -113,6 +119,7 @@ def _insert(
         )
     connection.executemany(SQL.insert_events, events)
     connection.executemany(SQL.insert_deliveries, deliveries)
+    connection.executemany(SQL.insert_markers, markers)
     connection.execute(SQL.log_published, span)
     if log:
         connection.executemany(SQL.write_log, log)
@@ -152,6 +159,8 @@ def _is_bare(numbered: list[tuple[int, NewEvent]]) -> bool:
         and e.worker is None
         and e.title is None
         and e.description is None
+        and e.work
+        and not e.broadcast
         and not e.completed
         and e.max_attempts == limit
         for _, e in numbered
@@ -173,23 +182,29 @@ def _open_lanes(connection: apsw.Connection, events: list[NewEvent]) -> set[int]
 
 def _place(event: NewEvent, heads: set[int], now: int) -> tuple[int | None, int, int | None]:
     """Where a new delivery starts: its lane, its state, and when it is due."""
-    due = None
-    if event.deliver_at is not None:
-        due = micros(event.deliver_at)
-    elif event.delay is not None:
-        due = now + event.delay // timedelta(microseconds=1)
-    later = due is not None and due > now
+    due = _due(event, now)
     if event.ordering_key is not None:
         lane = lane_id(event.route.queue, event.ordering_key)
         if lane in heads:
-            return lane, State.BEHIND, due if later else None
+            return lane, State.BEHIND, due
         heads.add(lane)
-        return lane, State.WAITING if later else State.READY, due if later else None
-    if later:
+        return lane, State.READY if due is None else State.WAITING, due
+    if due is not None:
         return None, State.WAITING, due
     if event.starts_leased and event.lease is not None:
         return None, State.LEASED, now + event.lease // timedelta(microseconds=1)
     return None, State.READY, None
+
+
+def _due(event: NewEvent, now: int) -> int | None:
+    """When its deliveries are due, if that is later than now."""
+    if event.deliver_at is not None:
+        due = micros(event.deliver_at)
+    elif event.delay is not None:
+        due = now + event.delay // timedelta(microseconds=1)
+    else:
+        return None
+    return due if due > now else None
 
 
 def route_number(connection: apsw.Connection, route: Route) -> int:

@@ -39,24 +39,30 @@ INSERT INTO eventhub.lanes (id, consumer, key)
 SELECT w.id, w.consumer, w.key FROM unnest($1::bigint[], $2::text[], $3::text[]) AS w(id, consumer, key) ORDER BY w.id
 ON CONFLICT (id) DO UPDATE SET consumer = excluded.consumer;
 
+-- name: hold_keys
+-- Whoever broadcasts under a key waits here for those who did before and have not committed, so that the ids of a key are
+-- committed in their order. Given in order, so that none wait in a circle.
+SELECT pg_advisory_xact_lock(k) FROM unnest($1::bigint[]) AS k;
+
 -- name: taken_lanes
 -- Which of these keys have a head already: their new deliveries go behind it. A statement of its own, after the lock.
 SELECT lane FROM eventhub.deliveries WHERE lane = ANY ($1::bigint[]) AND lane IS NOT NULL AND state <> 2;
 
 -- name: insert_events
 -- Event, delivery and log rows of a whole batch in one round trip. A column that is empty throughout is passed as NULL.
--- state: 0 ready, 1 leased to its publisher, 2 behind, 3 due later, NULL: no delivery, nobody wants it.
+-- state: 0 ready, 1 leased to its publisher, 2 behind, 3 due later, NULL: no delivery; then nobody wants it, or it is
+-- broadcast, which leaves a marker for the fan-out.
 WITH input AS MATERIALIZED (
   SELECT coalesce(u.id, nextval('eventhub.ids')) AS id, u.n, u.route, u.type, u.payload, u.metadata, u.tags, u.title,
-         u.description, u.ordering_key, u.idempotency_key, u.lane, u.max_attempts, u.worker, u.parks, t.now,
+         u.description, u.ordering_key, u.idempotency_key, u.lane, u.max_attempts, u.worker, u.parks, u.broadcast, u.targets, t.now,
          CASE WHEN u.state = 3 AND coalesce(u.due, t.now + u.seconds * interval '1 second') <= t.now THEN 0
               ELSE u.state END AS state,
          coalesce(u.due, t.now + u.seconds * interval '1 second') AS due
   FROM unnest($1::bigint[], $2::integer[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[],
               $9::text[], $10::text[], $11::bigint[], $12::smallint[], $13::timestamptz[], $14::float8[],
-              $15::integer[], $16::text[], $17::boolean[])
+              $15::integer[], $16::text[], $17::boolean[], $19::boolean[], $20::text[])
        WITH ORDINALITY AS u(id, route, type, payload, metadata, tags, title, description, ordering_key,
-                            idempotency_key, lane, state, due, seconds, max_attempts, worker, parks, n)
+                            idempotency_key, lane, state, due, seconds, max_attempts, worker, parks, broadcast, targets, n)
   CROSS JOIN (SELECT coalesce($18, now()) AS now) t),
 stored AS (
   INSERT INTO eventhub.events (id, route, type, payload, metadata, tags, title, description, ordering_key,
@@ -69,10 +75,13 @@ placed AS (
   SELECT id, id, lane, route, state, CASE WHEN state = 1 OR due > now THEN due END, (state = 1)::integer,
          (state = 1)::integer, 0, max_attempts, worker, coalesce(parks, false)
   FROM input WHERE state IS NOT NULL),
+marked AS (
+  INSERT INTO eventhub.fanout (event_id, due, targets, alone)
+  SELECT id, CASE WHEN due > now THEN due END, targets, state IS NULL FROM input WHERE broadcast),
 logged AS (
   INSERT INTO eventhub.event_log (event_id, delivery_id, action, worker, attempt, fence, created_at)
   SELECT id, id, 'PUBLISHED', NULL, NULL, NULL, now FROM input
   UNION ALL
   SELECT id, id, CASE state WHEN 1 THEN 'PICKED' ELSE 'COMPLETED' END, worker, coalesce(state, 0), state, now
-  FROM input WHERE state = 1 OR state IS NULL)
+  FROM input WHERE state = 1 OR (state IS NULL AND broadcast IS NOT TRUE))
 SELECT id, now FROM input ORDER BY n;

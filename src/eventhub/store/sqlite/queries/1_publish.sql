@@ -59,6 +59,10 @@ SELECT :first + rowid - 1, :route, :type, value, :now FROM carray(:payloads);
 INSERT INTO eventhub_deliveries (id, event_id, route, state, fence, attempts, failures, max_attempts)
 SELECT id, id, route, 0, 0, 0, 0, :max_attempts FROM eventhub_events WHERE id BETWEEN :first AND :last;
 
+-- name: insert_markers
+-- Broadcasts wait here for the fan-out.
+INSERT INTO eventhub_fanout (event_id, due, targets, alone) VALUES (?, ?, ?, ?);
+
 -- name: log_published
 -- From the rows just inserted, without going through Python again.
 INSERT INTO eventhub_event_log (event_id, delivery_id, action, created_at)
