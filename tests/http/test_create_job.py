@@ -133,7 +133,7 @@ def test_a_broadcast_is_accepted_with_202(hub: Hub):
     answer = hub.post("/events", {"event_type": "order.placed", "payload": {"order": 7}})
     assert answer.status == 202
     assert answer.json["event_type"] == "order.placed"
-    assert answer.json["tags"] is None
+    assert (answer.json["tags"], answer.json["status"]) == (None, "PENDING")
     assert hub.event(answer.json["id"])["payload"] == {"order": 7}
 
 

@@ -40,7 +40,7 @@ class Publisher:
         """One event, checked against the rules and against what the key may publish."""
         if key is not None and body.idempotency_key not in (None, key):
             raise Problem(422, "invalid-event", "The idempotency keys in header and body differ; keep one.")
-        return self._allowed(self._composed(body, self._fields(body, ask, key)), ask.principal)
+        return _placed(self._composed(body, self._fields(body, ask, key)), body, ask.principal)
 
     def compose_many(self, bodies: Sequence[NewEventBody], ask: Ask, key: str | None, *, under: str) -> list[NewEvent]:
         """All events of a batch, which are in its body under this pointer.
@@ -58,7 +58,7 @@ class Publisher:
         except InvalidEventError:
             self._blame(bodies, fields, under)
             raise
-        return [self._allowed(event, ask.principal) for event in events]
+        return [_placed(event, body, ask.principal) for event, body in zip(events, bodies, strict=True)]
 
     def _composed(self, body: NewEventBody, fields: dict[str, Any]) -> NewEvent:
         try:
@@ -105,12 +105,6 @@ class Publisher:
             fields["idempotency_key"] = own
         return fields
 
-    def _allowed(self, event: NewEvent, principal: Principal) -> NewEvent:
-        if not principal.scopes.allows_publish(event.type):
-            raise Problem(403, "forbidden", f"This key may not publish events of the type {event.type!r}.")
-        event.completed = not event.route.tags  # a broadcast has no work; without subscribers nobody wants it
-        return event
-
     def described(self, event: NewEvent, published: Published) -> EventBody:
         """A new event as its publisher sees it, without reading it again."""
         due: datetime | None = published.created_at + event.delay if event.delay is not None else event.deliver_at
@@ -119,11 +113,11 @@ class Publisher:
             title=event.title,
             description=event.description,
             tags=event.tags,
-            status=Status.COMPLETED if event.completed else Status.PENDING,
+            status=Status.PENDING,
             payload=msgspec.Raw(event.payload.encode()),
             retry_count=0,
             max_retries=self._max_retries,
-            next_retry_at=due if due is not None and due > published.created_at and not event.completed else None,
+            next_retry_at=due if due is not None and due > published.created_at else None,
             created_at=published.created_at,
             updated_at=published.created_at,
             event_type=job_type(event.type),
@@ -131,6 +125,15 @@ class Publisher:
             ordering_key=event.ordering_key or UNSET,
             idempotency_key=event.idempotency_key or UNSET,
         )
+
+
+def _placed(event: NewEvent, body: NewEventBody, principal: Principal) -> NewEvent:
+    """The event, if the key may publish it: its tags make it work, the type that it was given a broadcast."""
+    if not principal.scopes.allows_publish(event.type):
+        raise Problem(403, "forbidden", f"This key may not publish events of the type {event.type!r}.")
+    event.work = bool(event.route.tags)
+    event.broadcast = body.event_type is not None or body.type is not None
+    return event
 
 
 def _at_fault(body: NewEventBody) -> str:
