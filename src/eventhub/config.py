@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, get_args, get_origin, get_type_hints
 from urllib.parse import urlsplit, urlunsplit
@@ -68,6 +69,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     secret_file: Annotated[
         str, Meta(description="The file with the server's secret, which all its processes and hosts share.")
     ] = "eventhub.secret"  # noqa: S105 - the name of a file
+    allow_private: Annotated[
+        str, Meta(description="Private networks, with commas, that webhooks may go to, such as 127.0.0.0/8.")
+    ] = ""
     work_queue: Annotated[str, Meta(min_length=1, description="The queue in which work for HTTP workers is kept.")] = (
         "work"
     )
@@ -111,6 +115,18 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         if unknown or not named:
             raise SettingsError(f"roles is {self.roles!r}; give all, or some of {', '.join(known)}, with commas.")
         return frozenset(known) if "all" in named else named
+
+    @property
+    def private_networks(self) -> tuple[IPv4Network | IPv6Network, ...]:
+        """The private networks that webhooks may go to."""
+        named = [text.strip() for text in self.allow_private.split(",") if text.strip()]
+        try:
+            return tuple(ip_network(text) for text in named)
+        except ValueError as error:
+            raise SettingsError(
+                f"allow_private is {self.allow_private!r} ({error}); "
+                "give networks such as 127.0.0.0/8 or fd00::/8, with commas."
+            ) from None
 
 
 class Loaded(msgspec.Struct, frozen=True):

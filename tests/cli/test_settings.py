@@ -103,3 +103,15 @@ def test_variables_that_nobody_reads_are_found():
 )
 def test_a_password_is_never_shown(url: str, shown: str):
     assert hide_password(url) == shown
+
+
+def test_private_networks_are_read_from_a_list_with_commas():
+    networks = Settings(allow_private=" 127.0.0.0/8, fd00::/8,10.1.2.3 ").private_networks
+    assert [str(network) for network in networks] == ["127.0.0.0/8", "fd00::/8", "10.1.2.3/32"]
+    assert Settings().private_networks == ()
+
+
+@pytest.mark.parametrize("text", ["localhost", "10.0.0.1/8", "127.0.0.0/33", "10.0.0.0/8;127.0.0.0/8"])
+def test_a_network_that_is_none_is_refused_with_an_example(text: str):
+    with pytest.raises(SettingsError, match=r"allow_private is .*; give networks such as 127\.0\.0\.0/8"):
+        _ = Settings(allow_private=text).private_networks

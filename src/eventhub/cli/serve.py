@@ -32,6 +32,7 @@ class Server(Common):
     roles: Annotated[str | None, _flag("roles")] = None
     allowed_hosts: Annotated[str | None, _flag("allowed_hosts")] = None
     secret_file: Annotated[str | None, _flag("secret_file")] = None
+    allow_private: Annotated[str | None, _flag("allow_private")] = None
     work_queue: Annotated[str | None, _flag("work_queue")] = None
     max_retries: Annotated[str | None, _flag("max_retries")] = None
     retry_seconds: Annotated[str | None, _flag("retry_seconds")] = None

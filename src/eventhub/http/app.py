@@ -4,24 +4,22 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any, Final
+from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from eventhub.http.documentation import make_documents
 from eventhub.http.endpoint import SECURITY, Endpoint
 from eventhub.http.operations import Operation
 from eventhub.http.problems import Problem
 from eventhub.http.routes import OPERATIONS
+from eventhub.http.routing import Routes
 from eventhub.http.service import Service
 
 __all__ = ["Application", "build_app"]
-
-EVENT: Final = "/events/{id}"
 
 
 class Application:
@@ -31,25 +29,12 @@ class Application:
     """
 
     def __init__(self, endpoints: dict[str, Endpoint], rest: Starlette) -> None:
-        self._fixed = {path: endpoint for path, endpoint in endpoints.items() if "{" not in path}
-        self._of_event = {
-            path.removeprefix(EVENT): endpoint for path, endpoint in endpoints.items() if path.startswith(EVENT)
-        }
+        self._routes = Routes(endpoints)
         self._rest = rest
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        if scope["type"] == "http":
-            path: str = scope["path"]
-            found = self._fixed.get(path)
-            if found is None and path.startswith("/events/"):
-                event_id, slash, verb = path[8:].partition("/")
-                if event_id:
-                    scope["path_params"] = {"id": event_id}
-                    found = self._of_event.get(slash + verb)
-            if found is not None:
-                await found(scope, receive, send)
-                return
-        await self._rest(scope, receive, send)
+        found = self._routes.find(scope) if scope["type"] == "http" else None
+        await (found or self._rest)(scope, receive, send)
 
 
 def build_app(service: Service) -> Application:
@@ -68,9 +53,7 @@ def build_app(service: Service) -> Application:
             await service.close()
 
     endpoints = {path: Endpoint(service, operations) for path, operations in by_path.items()}
-    # Paths without parameters first: /events/subscribe is not an event's id.
-    routes = [Route(path, endpoint) for path, endpoint in sorted(endpoints.items(), key=lambda item: "{" in item[0])]
-    rest = Starlette(routes=routes, lifespan=life, exception_handlers={HTTPException: _no_route})
+    rest = Starlette(lifespan=life, exception_handlers={HTTPException: _no_route})
     rest.router.redirect_slashes = False  # a redirect would name whatever Host the client claims
     return Application(endpoints, rest)
 
