@@ -21,16 +21,16 @@ def retry_dead(connection: apsw.Connection, wanted: Sequence[int], by: str, now:
         return set()
     connection.execute(SQL.close_dead, {"now": now, "by": by, "ids": ids([letter[0] for letter in letters])})
     log = []
-    for letter, number, event_id, lane, fence, key, queue in letters:
+    for letter, number, event_id, lane, fence, key, consumer in letters:
         if not connection.execute(SQL.revive_parked, (number,)).fetchall():
             state = State.READY
             if lane is not None:
-                connection.execute(SQL.lock_lanes, (lane, queue, key))
+                connection.execute(SQL.lock_lanes, (lane, consumer, key))
                 if connection.execute(SQL.taken_lanes, (ids([lane]),)).fetchall():
                     state = State.BEHIND
             connection.execute(SQL.revive, (letter, state))
         log.append((event_id, number, "RETRIED", by, 0, fence, None, None, None, now))
-    connection.execute(SQL.drop_results, {"ids": ids([letter[2] for letter in letters])})
+    connection.execute(SQL.drop_results, {"ids": ids([letter[1] for letter in letters])})
     connection.executemany(SQL.write_log, log)
     return {letter[1] for letter in letters}
 
@@ -50,10 +50,11 @@ def purge_dead(connection: apsw.Connection, cutoff: int, by: str, queue: str | N
 def unpark(connection: apsw.Connection, queue: str, key: str, by: str, now: int) -> bool:
     """Remove the dead head that holds a key; its dead letter stays."""
     lane = lane_id(queue, key)
-    parked = connection.execute(SQL.parked, {"lane": lane}).get
+    parked = connection.execute(SQL.parked, {"lane": lane}).fetchone()
     if parked is None:
         return False
-    connection.execute(SQL.remove, {"ids": ids([parked])})
-    connection.execute(SQL.write_log, (parked, parked, "SKIPPED", by, None, None, None, None, None, now))
+    number, event_id = parked
+    connection.execute(SQL.remove, {"ids": ids([number])})
+    connection.execute(SQL.write_log, (event_id, number, "SKIPPED", by, None, None, None, None, None, now))
     advance(connection, [lane], now)
     return True

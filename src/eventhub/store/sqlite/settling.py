@@ -97,7 +97,7 @@ def _later(delay: timedelta, now: int) -> int | None:
 def _remove(connection: apsw.Connection, rows: list[tuple[Any, ...]], now: int) -> None:
     numbers = ids([row[0] for row in rows])
     connection.execute(SQL.remove, {"ids": numbers})
-    connection.execute(SQL.drop_results, {"ids": ids([row[1] for row in rows])})
+    connection.execute(SQL.drop_results, {"ids": numbers})
     advance(connection, [row[4] for row in rows if row[4] is not None], now)
 
 

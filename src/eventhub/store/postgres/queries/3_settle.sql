@@ -29,7 +29,7 @@ gone AS (
   DELETE FROM eventhub.deliveries WHERE ctid = ANY (ARRAY (SELECT tid FROM hit))
   RETURNING id, event_id, worker, attempts, fence),
 forgotten AS (
-  DELETE FROM eventhub.handler_results WHERE event_id = ANY (ARRAY (SELECT event_id FROM gone))),
+  DELETE FROM eventhub.handler_results WHERE event_id = ANY (ARRAY (SELECT id FROM gone))),
 logged AS (
   INSERT INTO eventhub.event_log (event_id, delivery_id, action, worker, attempt, fence, status_code, execution_ms,
                                   created_at)
@@ -99,10 +99,10 @@ hit AS MATERIALIZED (
                         AND lane IS NOT DISTINCT FROM r.lane AND ($10::timestamptz IS NULL OR due < $10)
                       LIMIT 1 FOR UPDATE) d),
 letter AS (
-  INSERT INTO eventhub.dead_letters (delivery_id, event_id, subscriber, lane, route, fence, attempts, failures,
+  INSERT INTO eventhub.dead_letters (delivery_id, event_id, subscriber, lane, key, route, fence, attempts, failures,
                                      max_attempts, worker, parks, errors, reason, status, dead_at, type, payload,
                                      metadata, tags, title, description, ordering_key, idempotency_key, created_at)
-  SELECT h.id, h.event_id, h.subscriber, h.lane, h.route, h.fence, h.attempts,
+  SELECT h.id, h.event_id, h.subscriber, h.lane, h.key, h.route, h.fence, h.attempts,
          h.failures + (h.error IS NOT NULL AND h.state = 1)::integer, h.max_attempts, h.worker, h.parks,
          CASE WHEN h.error IS NULL THEN h.errors
               ELSE CASE WHEN jsonb_array_length(h.errors) >= 100 THEN h.errors - 0 ELSE coalesce(h.errors, '[]') END
@@ -116,7 +116,7 @@ parked AS (
 gone AS (
   DELETE FROM eventhub.deliveries WHERE ctid = ANY (ARRAY (SELECT tid FROM hit WHERE NOT holds))),
 forgotten AS (
-  DELETE FROM eventhub.handler_results WHERE event_id = ANY (ARRAY (SELECT event_id FROM hit))),
+  DELETE FROM eventhub.handler_results WHERE event_id = ANY (ARRAY (SELECT id FROM hit))),
 logged AS (
   INSERT INTO eventhub.event_log (event_id, delivery_id, action, worker, attempt, fence, status_code, error,
                                   execution_ms, created_at)

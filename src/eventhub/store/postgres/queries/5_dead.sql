@@ -19,8 +19,8 @@ FROM eventhub.dead_letters l JOIN eventhub.routes r ON r.id = l.route
 WHERE l.event_id = $1 ORDER BY l.id DESC LIMIT 1;
 
 -- name: dead_standing
--- The open dead letters of these deliveries, locked, with what a fresh start needs.
-SELECT l.id, l.delivery_id, l.lane, r.queue, l.ordering_key
+-- The open dead letters of these deliveries, locked, with what a fresh start needs: the lane may be gone by now.
+SELECT l.id, l.delivery_id, l.lane, coalesce('subscriber:' || l.subscriber, r.queue), coalesce(l.key, l.ordering_key)
 FROM eventhub.dead_letters l JOIN eventhub.routes r ON r.id = l.route
 WHERE l.retried_at IS NULL AND l.delivery_id = ANY ($1::bigint[]) ORDER BY l.delivery_id FOR UPDATE OF l;
 
@@ -38,9 +38,9 @@ unparked AS (
   UPDATE eventhub.deliveries d SET state = 0, attempts = 0, failures = 0, errors = NULL, due = NULL
   WHERE d.id = ANY (ARRAY (SELECT delivery_id FROM letter)) AND d.state + 0 = 4 RETURNING d.id),
 back AS (
-  INSERT INTO eventhub.deliveries (id, event_id, subscriber, lane, route, state, fence, attempts, failures, max_attempts,
-                                   parks)
-  SELECT l.delivery_id, l.event_id, l.subscriber, l.lane, l.route,
+  INSERT INTO eventhub.deliveries (id, event_id, subscriber, lane, key, route, state, fence, attempts, failures,
+                                   max_attempts, parks)
+  SELECT l.delivery_id, l.event_id, l.subscriber, l.lane, l.key, l.route,
          CASE WHEN l.lane IS NULL THEN 0
               WHEN l.turn = 1 AND NOT EXISTS (SELECT 1 FROM eventhub.deliveries h
                                               WHERE h.lane = l.lane AND h.lane IS NOT NULL AND h.state <> 2) THEN 0
@@ -49,14 +49,15 @@ back AS (
   FROM letter l WHERE NOT EXISTS (SELECT 1 FROM eventhub.deliveries d WHERE d.id = l.delivery_id)
   ORDER BY l.delivery_id),
 forgotten AS (
-  DELETE FROM eventhub.handler_results WHERE event_id = ANY (ARRAY (SELECT event_id FROM letter))),
+  DELETE FROM eventhub.handler_results WHERE event_id = ANY (ARRAY (SELECT delivery_id FROM letter))),
 logged AS (
   INSERT INTO eventhub.event_log (event_id, delivery_id, action, worker, attempt, fence, created_at)
   SELECT event_id, delivery_id, 'RETRIED', $2, 0, fence, coalesce($3, now()) FROM letter ORDER BY delivery_id)
 SELECT delivery_id, route, event_id FROM letter;
 
 -- name: purge
--- Old dead letters go, and with them the events that nothing else needs, and those events' keys. Parked ones hold a key and stay.
+-- Old dead letters go, and with them the events that nothing else needs, and those events' keys. An event is needed
+-- while any delivery of it is open or to be made, and when one has completed. Parked ones hold a key and stay.
 WITH old AS MATERIALIZED (
   SELECT l.id, l.event_id, l.retried_at IS NULL AS dead FROM eventhub.dead_letters l
   WHERE CASE $1::text WHEN 'dead_at' THEN l.dead_at ELSE l.created_at END <= coalesce($4, now()) - $2::interval
@@ -68,6 +69,9 @@ letters AS (
 facts AS (
   DELETE FROM eventhub.events e WHERE e.id IN (SELECT event_id FROM old WHERE dead)
     AND NOT EXISTS (SELECT 1 FROM eventhub.deliveries d WHERE d.id = e.id)
+    AND NOT EXISTS (SELECT 1 FROM eventhub.deliveries d WHERE d.event_id = e.id AND d.subscriber IS NOT NULL)
+    AND NOT EXISTS (SELECT 1 FROM eventhub.fanout f WHERE f.event_id = e.id)
+    AND NOT EXISTS (SELECT 1 FROM eventhub.event_log g WHERE g.event_id = e.id AND g.action = 'COMPLETED')
     AND NOT EXISTS (SELECT 1 FROM eventhub.dead_letters l
                     WHERE l.event_id = e.id AND l.id NOT IN (SELECT id FROM old))
   RETURNING e.route, e.idempotency_key),

@@ -14,7 +14,7 @@ FROM eventhub_deliveries d WHERE d.id IN (SELECT value FROM carray(:ids));
 DELETE FROM eventhub_deliveries WHERE id IN (SELECT value FROM carray(:ids));
 
 -- name: drop_results
--- Handlers' results matter only while their event is open.
+-- Handlers' results matter only while the work on their event is open; a message has none.
 DELETE FROM eventhub_handler_results WHERE event_id IN (SELECT value FROM carray(:ids));
 
 -- name: write_log
@@ -43,11 +43,11 @@ WHERE id = ?1;
 
 -- name: bury
 -- The dead letter keeps everything: the event as it was, every error, who had it last, and the fence to go on from.
-INSERT INTO eventhub_dead_letters (delivery_id, event_id, subscriber, lane, route, fence, attempts, failures, max_attempts, worker,
-                          parks, errors, reason, status, dead_at, type, payload, metadata, tags, title, description,
+INSERT INTO eventhub_dead_letters (delivery_id, event_id, subscriber, lane, key, route, fence, attempts, failures,
+                          max_attempts, worker, parks, errors, reason, status, dead_at, type, payload, metadata, tags, title, description,
                           ordering_key, idempotency_key, created_at)
-SELECT d.id, d.event_id, d.subscriber, d.lane, d.route, d.fence, d.attempts, d.failures, d.max_attempts, d.worker,
-       d.parks, d.errors, ?2, ?3, ?4, e.type, e.payload, e.metadata, e.tags, e.title, e.description,
+SELECT d.id, d.event_id, d.subscriber, d.lane, d.key, d.route, d.fence, d.attempts, d.failures, d.max_attempts,
+       d.worker, d.parks, d.errors, ?2, ?3, ?4, e.type, e.payload, e.metadata, e.tags, e.title, e.description,
        e.ordering_key, e.idempotency_key, e.created_at
 FROM eventhub_deliveries d JOIN eventhub_events e ON e.id = d.event_id WHERE d.id = ?1;
 

@@ -19,8 +19,9 @@ FROM eventhub_dead_letters l JOIN eventhub_routes r ON r.id = l.route
 WHERE l.event_id = :event_id ORDER BY l.id DESC LIMIT 1;
 
 -- name: dead_standing
--- The open dead letters of these deliveries, with what a fresh start needs.
-SELECT l.id, l.delivery_id, l.event_id, l.lane, l.fence, l.ordering_key, r.queue
+-- The open dead letters of these deliveries, with what a fresh start needs: the lane may be gone by now.
+SELECT l.id, l.delivery_id, l.event_id, l.lane, l.fence, coalesce(l.key, l.ordering_key),
+       coalesce('subscriber:' || l.subscriber, r.queue)
 FROM eventhub_dead_letters l JOIN eventhub_routes r ON r.id = l.route
 WHERE l.retried_at IS NULL AND l.delivery_id IN (SELECT value FROM carray(:ids)) ORDER BY l.delivery_id;
 
@@ -30,9 +31,10 @@ UPDATE eventhub_dead_letters SET retried_at = :now, retried_by = :by WHERE id IN
 
 -- name: revive
 -- A fresh start under the old id: counters at zero, but the fence goes on growing.
-INSERT INTO eventhub_deliveries (id, event_id, subscriber, lane, route, state, fence, attempts, failures, max_attempts,
-                                 parks)
-SELECT delivery_id, event_id, subscriber, lane, route, ?2, fence, 0, 0, max_attempts, parks FROM eventhub_dead_letters WHERE id = ?1;
+INSERT INTO eventhub_deliveries (id, event_id, subscriber, lane, key, route, state, fence, attempts, failures,
+                                 max_attempts, parks)
+SELECT delivery_id, event_id, subscriber, lane, key, route, ?2, fence, 0, 0, max_attempts, parks
+FROM eventhub_dead_letters WHERE id = ?1;
 
 -- name: revive_parked
 UPDATE eventhub_deliveries SET state = 0, attempts = 0, failures = 0, errors = NULL, due = NULL WHERE id = ?1 AND state = 4
@@ -49,9 +51,12 @@ WHERE CASE :by WHEN 'dead_at' THEN l.dead_at ELSE l.created_at END <= :cutoff
 DELETE FROM eventhub_dead_letters WHERE id IN (SELECT value FROM carray(:ids));
 
 -- name: delete_events
--- An event goes with its last dead letter, unless work on it is still open.
+-- An event goes with its last dead letter, unless any delivery of it is open or to be made, or has completed.
 DELETE FROM eventhub_events WHERE id IN (SELECT value FROM carray(:ids))
   AND NOT EXISTS (SELECT 1 FROM eventhub_deliveries d WHERE d.id = eventhub_events.id)
+  AND NOT EXISTS (SELECT 1 FROM eventhub_deliveries d WHERE d.event_id = eventhub_events.id AND d.subscriber IS NOT NULL)
+  AND NOT EXISTS (SELECT 1 FROM eventhub_fanout f WHERE f.event_id = eventhub_events.id)
+  AND NOT EXISTS (SELECT 1 FROM eventhub_event_log g WHERE g.event_id = eventhub_events.id AND g.action = 'COMPLETED')
   AND NOT EXISTS (SELECT 1 FROM eventhub_dead_letters l WHERE l.event_id = eventhub_events.id);
 
 -- name: delete_keys
@@ -61,4 +66,4 @@ DELETE FROM eventhub_idempotency_keys WHERE event_id IN (SELECT value FROM carra
 
 -- name: parked
 -- The head of the key, if it is parked; said so that the index of heads serves it.
-SELECT id FROM eventhub_deliveries WHERE lane = :lane AND lane IS NOT NULL AND state <> 2 AND state = 4;
+SELECT id, event_id FROM eventhub_deliveries WHERE lane = :lane AND lane IS NOT NULL AND state <> 2 AND state = 4;
