@@ -25,6 +25,8 @@ __all__ = ["Loaded", "Settings", "describe", "hide_password", "load", "unknown_v
 FILE: Final = "eventhub.toml"
 PREFIX: Final = "EVENTHUB_"
 FILE_VARIABLE: Final = "EVENTHUB_CONFIG"
+LISTEN_SECRET: Final = "EVENTHUB_LISTEN_SECRET"  # noqa: S105 - the name of a variable
+"""What `eventhub listen` checks signatures with; no setting, because it is the consumer's."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -187,7 +189,7 @@ def load(
 
 def unknown_variables(environment: Mapping[str, str] | None = None) -> dict[str, str]:
     """Variables that look like settings but are none, each with the nearest known name or an empty string."""
-    known = [PREFIX + name.upper() for name in Settings.__struct_fields__] + [FILE_VARIABLE]
+    known = [PREFIX + name.upper() for name in Settings.__struct_fields__] + [FILE_VARIABLE, LISTEN_SECRET]
     found = os.environ if environment is None else environment
     return {name: _nearest(name, known) for name in sorted(found) if name.startswith(PREFIX) and name not in known}
 
