@@ -18,6 +18,7 @@ from eventhub.core.lifecycle import Release, Retry
 from eventhub.core.matching import check_name
 from eventhub.errors import EventHubError, StoreClosed
 from eventhub.store.batching import Answer, Batcher
+from eventhub.store.delivering import Delivering
 from eventhub.store.messages import FANOUT
 from eventhub.store.operating import Operating
 from eventhub.store.portions import Portions
@@ -48,7 +49,7 @@ TEND_SHARE = 20
 """A look that took t seconds is not repeated before this many times t, so tending stays a small share of the work."""
 
 
-class Store(Reading, Operating):
+class Store(Reading, Operating, Delivering):
     """A database of events and deliveries. Opens itself on first use; faces share it.
 
     ``await store`` opens it at once, ``async with store`` opens it and closes it at the end.
@@ -264,14 +265,19 @@ class Store(Reading, Operating):
 
     # --------------------------------------------------------------- settle
 
-    async def settle(self, reports: Sequence[Report], *, now: datetime | None = None) -> list[Settled]:
-        """Record how claims ended; a report whose claim is no longer current changes nothing and says so."""
+    async def settle(
+        self, reports: Sequence[Report], *, queue: str | None = None, now: datetime | None = None
+    ) -> list[Settled]:
+        """Record how claims ended; a report whose claim is no longer current changes nothing and says so.
+
+        Who knows the ``queue`` of its claims spares the workers of others a look.
+        """
         await self.open()
         if not reports:
             return []
         settled = await (self._settling.put(reports) if now is None else self._settle(list(reports), now))
         if any(report.held.lane is not None or type(report.outcome) in _AGAIN for report in reports):
-            self._announce(None)  # a successor stepped forward, or something is ready again
+            self._announce(queue)  # a successor stepped forward, or something is ready again
         return settled
 
     async def _settle_calls(self, calls: list[Sequence[Report]]) -> list[Answer[Settled]]:

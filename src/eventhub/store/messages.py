@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import datetime
 from typing import Any, Final
 
@@ -86,6 +86,8 @@ class Marker(msgspec.Struct, frozen=True):
     metadata: str | None
     payload: str | None
     targets: tuple[int, ...] | None
+    alone: bool
+    due: Any = None
 
 
 class Placement(msgspec.Struct, frozen=True):
@@ -101,13 +103,13 @@ class Placement(msgspec.Struct, frozen=True):
 class Plan(msgspec.Struct, frozen=True):
     """How to hand out: by the subscribers as of ``version``, whose routes are known beforehand.
 
-    ``place`` gives the messages of these markers, in their order; it must be quick and touch nothing.
+    ``place`` gives the messages of one marker; it must be quick and touch nothing, for others wait meanwhile.
     """
 
     version: int
     routes: frozenset[Route]
     needs_payload: bool
-    place: Callable[[Sequence[Marker]], list[Placement]]
+    place: Callable[[Marker], list[Placement]]
 
 
 class FannedOut(msgspec.Struct, frozen=True):

@@ -18,6 +18,7 @@ from eventhub.store.batching import Answer
 from eventhub.store.opening import shown
 from eventhub.store.postgres import settling
 from eventhub.store.postgres.connection import migrate, open_pool, translated
+from eventhub.store.postgres.delivering import PostgresDelivering
 from eventhub.store.postgres.floors import Floors
 from eventhub.store.postgres.operating import PostgresOperating
 from eventhub.store.postgres.publishing import SQL, is_plain, publish_calls, publish_plain
@@ -38,7 +39,7 @@ TRIES = 4
 """How often a transaction of ours that lost to a deadlock is tried before the caller hears of it."""
 
 
-class PostgresStore(PostgresReading, PostgresOperating):
+class PostgresStore(PostgresReading, PostgresOperating, PostgresDelivering):
     """Events in the schema ``eventhub`` of a PostgreSQL database, for any number of processes and hosts."""
 
     engine = "postgres"
@@ -229,16 +230,21 @@ class PostgresStore(PostgresReading, PostgresOperating):
     # --------------------------------------------------------------- settle
 
     async def _settle(self, reports: list[Report], now: datetime | None) -> list[Settled]:
+        await self._learn_routes({report.again for report in reports if report.again is not None})
         if all(type(report.outcome) is Complete and report.held.lane is None for report in reports):
             with translated(self.url):  # the common case: one statement is its own transaction
-                settled, _ = await settling.settle(self._pool, reports, now)
+                settled, _ = await settling.settle(self._pool, reports, self._routes, now)
         else:
-            settled, freed = await self._transact(lambda connection: settling.settle(connection, reports, now))
+            settled, freed = await self._transact(
+                lambda connection: settling.settle(connection, reports, self._routes, now)
+            )
             self._floors.lower(freed)
         again = settling.to_try_again(reports, settled)
         if again:
             known = list(again.values())
-            answers, freed = await self._transact(lambda connection: settling.settle(connection, known, now, hold=True))
+            answers, freed = await self._transact(
+                lambda connection: settling.settle(connection, known, self._routes, now, hold=True)
+            )
             self._floors.lower(freed)
             for position, answer in zip(again, answers, strict=True):
                 settled[position] = answer

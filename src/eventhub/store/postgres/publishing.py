@@ -15,7 +15,7 @@ from eventhub.store.messages import dump_targets
 from eventhub.store.queries import load_queries
 from eventhub.store.values import NewEvent, Published, Route, lane_id
 
-__all__ = ["SQL", "is_plain", "publish_calls", "publish_plain"]
+__all__ = ["SQL", "is_plain", "lock_lanes", "publish_calls", "publish_plain"]
 
 SQL = load_queries("eventhub.store.postgres")
 
@@ -46,7 +46,7 @@ async def publish_calls(
     if keys_held:
         await connection.fetch(SQL.hold_keys, keys_held)
     lanes = _lanes(event for call in calls for event in call)
-    heads = await _lock_lanes(connection, lanes)
+    heads = await lock_lanes(connection, lanes)
     total = sum(len(call) for call in calls)  # ids after the lanes: the order of a key is the order of its ids
     keys = Keys(calls, [row[0] for row in await connection.fetch(SQL.take_ids, total)])
     if keys.first:
@@ -108,7 +108,7 @@ def broadcast_keys(events: Iterable[NewEvent]) -> list[int]:
     )
 
 
-async def _lock_lanes(connection: Any, lanes: dict[int, tuple[str, str]]) -> set[int]:
+async def lock_lanes(connection: Any, lanes: dict[int, tuple[str, str]]) -> set[int]:
     """Lock the ordering keys; returns those that have a head."""
     if not lanes:
         return set()

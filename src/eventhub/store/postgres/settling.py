@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
+
+import msgspec
 
 from eventhub.core.lifecycle import Bury, Complete, Release, Retry, State
 from eventhub.store.postgres.publishing import SQL
 from eventhub.store.postgres.reading import same
 from eventhub.store.rows import to_current
-from eventhub.store.values import Held, Report, Settled
+from eventhub.store.values import Held, Report, Route, Settled
 
 __all__ = ["Freed", "advance", "bury", "settle"]
 
 Freed = list[tuple[int, int]]
 """Deliveries that became ready: (route, event id), so that claims look for them where they are."""
+Routes = Mapping[Route, int]
+"""The numbers of routes that reports may name."""
 Done = dict[tuple[int, int], datetime]
 """Reports that were accepted, by id and fence, and the time that the log says."""
 
@@ -25,7 +29,7 @@ def lanes_of(reports: Sequence[Report]) -> list[int]:
 
 
 async def settle(
-    connection: Any, reports: list[Report], now: datetime | None, *, hold: bool = False
+    connection: Any, reports: list[Report], routes: Routes, now: datetime | None, *, hold: bool = False
 ) -> tuple[list[Settled], Freed]:
     """Apply reports, sorted by id so that two batches cannot wait for each other in a circle.
 
@@ -47,7 +51,7 @@ async def settle(
     done = await _complete(connection, kinds[Complete], now)
     done |= await bury(connection, kinds[Bury], now, last_action="FAILED")
     for rows in (
-        await _fail(connection, [r for r in kinds[Retry] if r.leased], now),
+        await _fail(connection, [r for r in kinds[Retry] if r.leased], routes, now),
         await _release(connection, [r for r in kinds[Release] if r.leased], now),
     ):
         done |= _done(rows)
@@ -91,7 +95,7 @@ def to_try_again(reports: list[Report], settled: list[Settled]) -> dict[int, Rep
             and (report.leased or isinstance(report.outcome, Complete | Bury))
             and _claim(report) not in accepted
         ):
-            again[position] = Report(Held(now.id, now.fence, now.lane), report.outcome, report.leased)
+            again[position] = msgspec.structs.replace(report, held=Held(now.id, now.fence, now.lane))
     return again
 
 
@@ -118,11 +122,18 @@ async def _complete(connection: Any, reports: list[Report], now: datetime | None
         [r.outcome.execution_ms for r in reports],  # type: ignore[union-attr]
         [r.outcome.status_code for r in reports],  # type: ignore[union-attr]
         now,
+        _details(reports),
     )
     return _done(rows)
 
 
-async def _fail(connection: Any, reports: list[Report], now: datetime | None) -> list[Any]:
+def _details(reports: list[Report]) -> list[str | None] | None:
+    """The stories of attempts, if there are any: work has none, and then nothing is asked of the database."""
+    stories = [report.detail for report in reports]
+    return None if stories.count(None) == len(stories) else stories
+
+
+async def _fail(connection: Any, reports: list[Report], routes: Routes, now: datetime | None) -> list[Any]:
     if not reports:
         return []
     outcomes: list[Retry] = [r.outcome for r in reports]  # type: ignore[misc]
@@ -135,6 +146,8 @@ async def _fail(connection: Any, reports: list[Report], now: datetime | None) ->
         [o.execution_ms for o in outcomes],
         [o.status_code for o in outcomes],
         now,
+        _details(reports),
+        [None if r.again is None else routes[r.again] for r in reports],
     )
     return rows
 
@@ -178,5 +191,6 @@ async def bury(
         ended_before,
         last_action,
         now,
+        _details(reports),
     )
     return _done(rows)

@@ -15,6 +15,7 @@ from eventhub.store.routes import KnownRoutes
 from eventhub.store.sqlite import settling
 from eventhub.store.sqlite.claiming import claim_chosen, claim_one_by_one
 from eventhub.store.sqlite.connection import check_library, clock, connect, migrate, translated
+from eventhub.store.sqlite.delivering import SqliteDelivering
 from eventhub.store.sqlite.operating import SqliteOperating
 from eventhub.store.sqlite.publishing import SQL, publish_calls, route_number
 from eventhub.store.sqlite.reading import SqliteReading
@@ -29,7 +30,7 @@ WATCH_SECONDS = 0.02
 _MICROSECOND = timedelta(microseconds=1)
 
 
-class SqliteStore(SqliteReading, SqliteOperating):
+class SqliteStore(SqliteReading, SqliteOperating, SqliteDelivering):
     """Events in one SQLite file; several processes may share it."""
 
     engine = "sqlite"
@@ -141,7 +142,8 @@ class SqliteStore(SqliteReading, SqliteOperating):
         return await self._write(work, now=now)
 
     async def _settle(self, reports: list[Report], now: datetime | None) -> list[Settled]:
-        return await self._write(settling.settle, reports, now=now)
+        await self._learn_routes({report.again for report in reports if report.again is not None})
+        return await self._write(settling.settle, reports, self._routes, now=now)
 
     # ----------------------------------------------------------------- tend
 

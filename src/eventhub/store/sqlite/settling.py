@@ -5,7 +5,7 @@ Everything here runs on the writer's thread inside its transaction: the rows rea
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -14,7 +14,7 @@ import apsw
 from eventhub.core.lifecycle import Bury, Complete, Reason, Release, Retry, State
 from eventhub.store.rows import from_micros, to_current
 from eventhub.store.sqlite.publishing import SQL, ids
-from eventhub.store.values import Current, Held, Report, Settled, Tended
+from eventhub.store.values import Current, Held, Report, Route, Settled, Tended
 
 __all__ = ["abandon", "settle", "standing", "tend"]
 
@@ -26,7 +26,9 @@ def standing(connection: apsw.Connection, wanted: Sequence[int]) -> dict[int, tu
     return {row[0]: row for row in connection.execute(SQL.standing, {"ids": ids(wanted)})}
 
 
-def settle(connection: apsw.Connection, reports: Sequence[Report], now: int) -> list[Settled]:
+def settle(
+    connection: apsw.Connection, reports: Sequence[Report], routes: Mapping[Route, int], now: int
+) -> list[Settled]:
     """Apply reports; those whose claim is not current change nothing."""
     rows = standing(connection, [report.held.id for report in reports])
     accepted: list[tuple[tuple[Any, ...], Report]] = []
@@ -38,7 +40,8 @@ def settle(connection: apsw.Connection, reports: Sequence[Report], now: int) -> 
             del rows[report.held.id]  # a second report of the same claim in this batch comes too late
         else:
             refused[position] = report.held.id
-    _apply(connection, accepted, now)
+    _tell_attempts(connection, accepted, now)
+    _apply(connection, accepted, routes, now)
     current = current_of(connection, list(refused.values())) if refused else {}
     at = from_micros(now)
     return [
@@ -57,7 +60,20 @@ def _is_good(report: Report, row: tuple[Any, ...]) -> bool:
     return row[3] not in (State.LEASED, State.PARKED) and isinstance(report.outcome, Complete | Bury)
 
 
-def _apply(connection: apsw.Connection, accepted: list[tuple[tuple[Any, ...], Report]], now: int) -> None:
+def _tell_attempts(connection: apsw.Connection, accepted: list[tuple[tuple[Any, ...], Report]], now: int) -> None:
+    """Before the rows go, which say whose attempts these were."""
+    told = [
+        (row[0], row[2], row[1], "COMPLETED" if isinstance(report.outcome, Complete) else "FAILED", now, report.detail)
+        for row, report in accepted
+        if report.detail is not None
+    ]
+    if told:
+        connection.executemany(SQL.tell_attempt, told)
+
+
+def _apply(
+    connection: apsw.Connection, accepted: list[tuple[tuple[Any, ...], Report]], routes: Mapping[Route, int], now: int
+) -> None:
     log: list[tuple[Any, ...]] = []
     gone: list[tuple[Any, ...]] = []
     buried: list[tuple[tuple[Any, ...], Bury]] = []
@@ -71,7 +87,8 @@ def _apply(connection: apsw.Connection, accepted: list[tuple[tuple[Any, ...], Re
                  outcome.execution_ms, now)
             )  # fmt: skip
         elif isinstance(outcome, Retry):
-            connection.execute(SQL.fail, (number, fence, _later(outcome.delay, now), outcome.error))
+            again = None if report.again is None else routes[report.again]
+            connection.execute(SQL.fail, (number, fence, _later(outcome.delay, now), outcome.error, again))
             log.append(
                 (event_id, number, "FAILED", worker, attempts, fence, outcome.status_code, outcome.error,
                  outcome.execution_ms, now)
@@ -152,7 +169,7 @@ def abandon(connection: apsw.Connection, held: list[tuple[Any, ...]], now: int) 
         if max_attempts is not None and attempts >= max_attempts:
             dying.append((row, Bury(error, Reason.WORKER_LOST)))
             continue
-        connection.execute(SQL.fail, (number, fence, None, error))
+        connection.execute(SQL.fail, (number, fence, None, error, None))
         log.append((event_id, number, "ABANDONED", worker, attempts, fence, None, error, None, now))
         abandoned += 1
     if log:

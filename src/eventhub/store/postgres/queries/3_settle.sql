@@ -17,8 +17,8 @@ SELECT id FROM eventhub.deliveries WHERE id = ANY ($1::bigint[]) ORDER BY id FOR
 -- Each row is looked up by id (a join would scan for it), judged by fence and state, and leaves the hot table. The lane
 -- must be the one that was locked: whoever forgot it is refused, or a key would be left without a head.
 WITH report AS MATERIALIZED (
-  SELECT * FROM unnest($1::bigint[], $2::integer[], $3::boolean[], $4::bigint[], $5::integer[], $6::integer[])
-    AS r(id, fence, leased, lane, execution_ms, status_code)),
+  SELECT * FROM unnest($1::bigint[], $2::integer[], $3::boolean[], $4::bigint[], $5::integer[], $6::integer[], $8::text[])
+    AS r(id, fence, leased, lane, execution_ms, status_code, detail)),
 hit AS MATERIALIZED (
   SELECT d.tid FROM report r
   CROSS JOIN LATERAL (SELECT ctid AS tid FROM eventhub.deliveries
@@ -27,9 +27,14 @@ hit AS MATERIALIZED (
                       LIMIT 1 FOR UPDATE) d),
 gone AS (
   DELETE FROM eventhub.deliveries WHERE ctid = ANY (ARRAY (SELECT tid FROM hit))
-  RETURNING id, event_id, worker, attempts, fence),
+  RETURNING id, event_id, subscriber, worker, attempts, fence),
 forgotten AS (
   DELETE FROM eventhub.handler_results WHERE event_id = ANY (ARRAY (SELECT id FROM gone))),
+told AS (
+  INSERT INTO eventhub.attempts (delivery_id, fence, event_id, subscriber, action, created_at, detail)
+  SELECT g.id, g.fence, g.event_id, g.subscriber, 'COMPLETED', coalesce($7, now()), r.detail::json
+  FROM gone g JOIN report r ON r.id = g.id AND r.fence = g.fence
+  WHERE $8::text[] IS NOT NULL AND r.detail IS NOT NULL AND g.subscriber IS NOT NULL),
 logged AS (
   INSERT INTO eventhub.event_log (event_id, delivery_id, action, worker, attempt, fence, status_code, execution_ms,
                                   created_at)
@@ -39,10 +44,12 @@ logged AS (
 SELECT id, fence, coalesce($7, now()) FROM gone;
 
 -- name: fail
--- A failed attempt: counted, its error kept (the last hundred of them), and due again later or at once.
+-- A failed attempt: counted, its error kept (the last hundred of them), and due again later or at once, perhaps on
+-- another route.
 WITH report AS MATERIALIZED (
-  SELECT * FROM unnest($1::bigint[], $2::integer[], $3::text[], $4::interval[], $5::integer[], $6::integer[])
-    AS r(id, fence, error, delay, execution_ms, status_code)),
+  SELECT * FROM unnest($1::bigint[], $2::integer[], $3::text[], $4::interval[], $5::integer[], $6::integer[], $8::text[],
+                       $9::integer[])
+    AS r(id, fence, error, delay, execution_ms, status_code, detail, again)),
 hit AS MATERIALIZED (
   SELECT d.tid, d.worker AS was, r.* FROM report r
   CROSS JOIN LATERAL (SELECT ctid AS tid, worker FROM eventhub.deliveries
@@ -51,11 +58,16 @@ failed AS (
   UPDATE eventhub.deliveries d
   SET state = CASE WHEN h.delay > interval '0' THEN 3 ELSE 0 END,
       due = CASE WHEN h.delay > interval '0' THEN coalesce($7, now()) + h.delay END,
-      failures = d.failures + 1, worker = NULL,
+      failures = d.failures + 1, worker = NULL, route = coalesce(h.again, d.route),
       errors = CASE WHEN jsonb_array_length(d.errors) >= 100 THEN d.errors - 0 ELSE coalesce(d.errors, '[]') END
                || to_jsonb(h.error)
   FROM hit h WHERE d.ctid = h.tid
-  RETURNING d.id, d.event_id, d.route, d.state, d.attempts, d.fence, h.was, h.error, h.execution_ms, h.status_code),
+  RETURNING d.id, d.event_id, d.subscriber, d.route, d.state, d.attempts, d.fence, h.was, h.error, h.execution_ms,
+            h.status_code, h.detail),
+told AS (
+  INSERT INTO eventhub.attempts (delivery_id, fence, event_id, subscriber, action, created_at, detail)
+  SELECT id, fence, event_id, subscriber, 'FAILED', coalesce($7, now()), detail::json
+  FROM failed WHERE detail IS NOT NULL AND subscriber IS NOT NULL),
 logged AS (
   INSERT INTO eventhub.event_log (event_id, delivery_id, action, worker, attempt, fence, status_code, error,
                                   execution_ms, created_at)
@@ -83,15 +95,16 @@ logged AS (
 SELECT id, fence, coalesce($4, now()), route, event_id, state FROM released;
 
 -- name: bury
--- The dead letter keeps everything: the event as it was, every error, who had it last, and the fence to go on from.
+-- The dead letter keeps everything: the event and its subscriber as they were, every error, who had it last, and the
+-- fence to go on from.
 -- The dead leave, or stay parked when their key must be held. $10 is given by the sweep: only a lease that ended before
 -- it counts, so one that was extended meanwhile is spared.
 WITH report AS MATERIALIZED (
   SELECT * FROM unnest($1::bigint[], $2::integer[], $3::boolean[], $4::bigint[], $5::text[], $6::text[], $7::text[],
-                       $8::integer[], $9::integer[])
-    AS r(id, fence, leased, lane, error, reason, status, execution_ms, status_code)),
+                       $8::integer[], $9::integer[], $13::text[])
+    AS r(id, fence, leased, lane, error, reason, status, execution_ms, status_code, detail)),
 hit AS MATERIALIZED (
-  SELECT d.*, r.error, r.reason, r.status, r.execution_ms, r.status_code,
+  SELECT d.*, r.error, r.reason, r.status, r.execution_ms, r.status_code, r.detail,
          d.parks AND d.lane IS NOT NULL AND d.state <> 2 AS holds
   FROM report r
   CROSS JOIN LATERAL (SELECT ctid AS tid, * FROM eventhub.deliveries
@@ -99,10 +112,11 @@ hit AS MATERIALIZED (
                         AND lane IS NOT DISTINCT FROM r.lane AND ($10::timestamptz IS NULL OR due < $10)
                       LIMIT 1 FOR UPDATE) d),
 letter AS (
-  INSERT INTO eventhub.dead_letters (delivery_id, event_id, subscriber, lane, key, route, fence, attempts, failures,
+  INSERT INTO eventhub.dead_letters (delivery_id, event_id, subscriber, consumer, announced, lane, key, route, fence, attempts, failures,
                                      max_attempts, worker, parks, errors, reason, status, dead_at, type, payload,
                                      metadata, tags, title, description, ordering_key, idempotency_key, created_at)
-  SELECT h.id, h.event_id, h.subscriber, h.lane, h.key, h.route, h.fence, h.attempts,
+  SELECT h.id, h.event_id, h.subscriber,
+         (SELECT s.document FROM eventhub.subscribers s WHERE s.id = h.subscriber), h.subscriber IS NULL, h.lane, h.key, h.route, h.fence, h.attempts,
          h.failures + (h.error IS NOT NULL AND h.state = 1)::integer, h.max_attempts, h.worker, h.parks,
          CASE WHEN h.error IS NULL THEN h.errors
               ELSE CASE WHEN jsonb_array_length(h.errors) >= 100 THEN h.errors - 0 ELSE coalesce(h.errors, '[]') END
@@ -110,6 +124,10 @@ letter AS (
          h.reason, h.status, coalesce($12, now()), e.type, e.payload, e.metadata, e.tags, e.title, e.description,
          e.ordering_key, e.idempotency_key, e.created_at
   FROM hit h JOIN eventhub.events e ON e.id = h.event_id),
+told AS (
+  INSERT INTO eventhub.attempts (delivery_id, fence, event_id, subscriber, action, created_at, detail)
+  SELECT id, fence, event_id, subscriber, $11, coalesce($12, now()), detail::json
+  FROM hit WHERE detail IS NOT NULL AND subscriber IS NOT NULL),
 parked AS (
   UPDATE eventhub.deliveries SET state = 4, worker = NULL, due = NULL
   WHERE ctid = ANY (ARRAY (SELECT tid FROM hit WHERE holds))),

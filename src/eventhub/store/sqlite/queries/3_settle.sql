@@ -23,11 +23,18 @@ INSERT INTO eventhub_event_log (event_id, delivery_id, action, worker, attempt, 
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: fail
--- A failed attempt: counted, its error kept (the last hundred of them), and due again at ?3 or at once.
+-- A failed attempt: counted, its error kept (the last hundred of them), and due again at ?3 or at once, perhaps on
+-- another route.
 UPDATE eventhub_deliveries SET state = CASE WHEN ?3 IS NULL THEN 0 ELSE 3 END, due = ?3, failures = failures + 1, worker = NULL,
+       route = coalesce(?5, route),
        errors = json_insert(CASE WHEN json_array_length(errors) >= 100 THEN json_remove(errors, '$[0]')
                                  ELSE coalesce(errors, '[]') END, '$[#]', ?4)
 WHERE id = ?1 AND fence = ?2 AND state = 1;
+
+-- name: tell_attempt
+-- How an attempt at a message went, in full; whose it was is in its row.
+INSERT INTO eventhub_attempts (delivery_id, fence, event_id, subscriber, action, created_at, detail)
+SELECT ?1, ?2, ?3, d.subscriber, ?4, ?5, ?6 FROM eventhub_deliveries d WHERE d.id = ?1 AND d.subscriber IS NOT NULL;
 
 -- name: release
 -- Neither success nor failure: the attempt is not charged, the fence stays where it is.
@@ -42,13 +49,15 @@ UPDATE eventhub_deliveries SET failures = failures + (state = 1),
 WHERE id = ?1;
 
 -- name: bury
--- The dead letter keeps everything: the event as it was, every error, who had it last, and the fence to go on from.
-INSERT INTO eventhub_dead_letters (delivery_id, event_id, subscriber, lane, key, route, fence, attempts, failures,
-                          max_attempts, worker, parks, errors, reason, status, dead_at, type, payload, metadata, tags, title, description,
-                          ordering_key, idempotency_key, created_at)
-SELECT d.id, d.event_id, d.subscriber, d.lane, d.key, d.route, d.fence, d.attempts, d.failures, d.max_attempts,
-       d.worker, d.parks, d.errors, ?2, ?3, ?4, e.type, e.payload, e.metadata, e.tags, e.title, e.description,
-       e.ordering_key, e.idempotency_key, e.created_at
+-- The dead letter keeps everything: the event and its subscriber as they were, every error, who had it last, and the
+-- fence to go on from.
+INSERT INTO eventhub_dead_letters (delivery_id, event_id, subscriber, consumer, announced, lane, key, route, fence,
+                                   attempts, failures, max_attempts, worker, parks, errors, reason, status, dead_at, type,
+                                   payload, metadata, tags, title, description, ordering_key, idempotency_key, created_at)
+SELECT d.id, d.event_id, d.subscriber, (SELECT s.document FROM eventhub_subscribers s WHERE s.id = d.subscriber),
+       d.subscriber IS NULL, d.lane, d.key, d.route, d.fence, d.attempts, d.failures, d.max_attempts, d.worker, d.parks,
+       d.errors, ?2, ?3, ?4, e.type, e.payload, e.metadata, e.tags, e.title, e.description, e.ordering_key,
+       e.idempotency_key, e.created_at
 FROM eventhub_deliveries d JOIN eventhub_events e ON e.id = d.event_id WHERE d.id = ?1;
 
 -- name: park

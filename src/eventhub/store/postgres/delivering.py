@@ -1,0 +1,278 @@
+"""The hub's part of the PostgreSQL store: subscribers, one fan-out at a time, claims for many subscribers at once."""
+
+from __future__ import annotations
+
+import time
+from abc import abstractmethod
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime, timedelta
+from typing import Any, Final, TypeVar
+
+from eventhub.store.contract import Store
+from eventhub.store.delivering import FIRST_SHARE, Layout, chosen, lanes_in, name_taken
+from eventhub.store.hub_rows import to_marker, to_message_claim, to_subscriber
+from eventhub.store.messages import (
+    FANOUT,
+    HUB,
+    FannedOut,
+    Marker,
+    MessageClaim,
+    Placement,
+    Plan,
+    SubscriberRow,
+    WantedMessages,
+    routes_of,
+)
+from eventhub.store.postgres.floors import Floors
+from eventhub.store.postgres.publishing import SQL, lock_lanes, publish_calls
+from eventhub.store.postgres.reading import same
+from eventhub.store.values import NewEvent, Route
+
+__all__ = ["PostgresDelivering"]
+
+R = TypeVar("R")
+MARKERS: Final = 0
+"""Stands for the markers among the floors: no route has this number."""
+
+
+class PostgresDelivering(Store):
+    """The hub's half of the PostgreSQL store."""
+
+    _floors: Floors
+    _routes: dict[Route, int]
+
+    @abstractmethod
+    async def _read(self, query: str, *args: Any) -> list[Any]: ...
+    @abstractmethod
+    async def _transact(self, work: Callable[[Any], Awaitable[R]]) -> R: ...
+    @abstractmethod
+    async def _learn_routes(self, wanted: set[Route]) -> None: ...
+
+    # ----------------------------------------------------------- subscribers
+
+    async def next_id(self) -> int:
+        ((number,),) = await self._read(SQL.take_ids, 1)
+        return int(number)
+
+    async def add_subscriber(self, row: SubscriberRow) -> SubscriberRow:
+        columns = (row.id, row.name, row.document, row.sealed, row.status, row.reason, row.created_at, row.updated_at)
+        if not await self._changing(SQL.add_subscriber, *columns):
+            raise name_taken(row.name)
+        return row
+
+    async def subscribers(self) -> tuple[int, list[SubscriberRow]]:
+        version = await self.subscribers_version()  # first: who reads rows that are newer still will only look again
+        return version, [to_subscriber(row, same) for row in await self._read(SQL.subscribers)]
+
+    async def subscribers_version(self) -> int:
+        ((version,),) = await self._read(SQL.subscribers_version)
+        return int(version)
+
+    async def subscriber(self, subscriber_id: int) -> SubscriberRow | None:
+        rows = await self._read(SQL.subscriber, subscriber_id)
+        return to_subscriber(rows[0], same) if rows else None
+
+    async def change_subscriber(
+        self,
+        subscriber_id: int,
+        *,
+        expected_version: int,
+        name: str,
+        document: str,
+        sealed: bytes | None,
+        now: datetime | None = None,
+    ) -> SubscriberRow | None:
+        owner = await self._read(SQL.name_owner, name)
+        if owner and owner[0][0] != subscriber_id:
+            raise name_taken(name)
+        asked = (subscriber_id, expected_version, name, document, sealed, now)
+        done = await self._changing(SQL.change_subscriber, *asked)
+        return await self.subscriber(subscriber_id) if done else None
+
+    async def set_status(
+        self,
+        subscriber_id: int,
+        status: str,
+        *,
+        reason: str | None = None,
+        expect: frozenset[str] | None = None,
+        event: NewEvent | None = None,
+        now: datetime | None = None,
+    ) -> bool:
+        expected = None if expect is None else sorted(expect)
+        asked = (subscriber_id, status, reason, expected, now)
+        return await self._changing(SQL.set_status, *asked, event=event, now=now)
+
+    async def remove_subscriber(self, subscriber_id: int, *, by: str, now: datetime | None = None) -> int | None:
+        async def work(connection: Any) -> int | None:
+            await connection.fetch(SQL.wait_for_fanout)
+            if not await connection.fetch(SQL.remove_subscriber, subscriber_id):
+                return None
+            await connection.fetch(SQL.touch_subscribers)
+            lanes = [row[0] for row in await connection.fetch(SQL.open_lanes_of, subscriber_id)]
+            if lanes:
+                await connection.fetch(SQL.hold_lanes, lanes)
+            count = await connection.fetchval(SQL.cancel_messages, subscriber_id, by, now)
+            if lanes:
+                await connection.fetch(SQL.drop_lanes, lanes)
+            return int(count)
+
+        await self.open()
+        cancelled = await self._transact(work)
+        self._announce(HUB)
+        return cancelled
+
+    async def _changing(
+        self, query: str, *args: Any, event: NewEvent | None = None, now: datetime | None = None
+    ) -> bool:
+        """A guarded change of a subscriber; when it took place the event is published along with it."""
+
+        async def work(connection: Any) -> bool:
+            if not await connection.fetch(query, *args):
+                return False
+            await connection.fetch(SQL.touch_subscribers)
+            if event is not None:
+                (answer,) = await publish_calls(connection, [[event]], self._routes, now)
+                if isinstance(answer, Exception):
+                    raise answer
+            return True
+
+        await self.open()
+        if event is not None:
+            await self._learn_routes({event.route})
+        done = await self._transact(work)
+        if done:
+            self._announce(HUB)
+            self._announce(FANOUT)
+        return done
+
+    # -------------------------------------------------------------- circuits
+
+    async def open_circuit(self, subscriber_id: int, rest: timedelta, *, now: datetime | None = None) -> bool:
+        return await self._changing(SQL.open_circuit, subscriber_id, rest, now)
+
+    async def take_probe(self, subscriber_id: int, rest: timedelta, *, now: datetime | None = None) -> bool:
+        return await self._changing(SQL.take_probe, subscriber_id, rest, now)
+
+    async def close_circuit(
+        self, subscriber_id: int, *, event: NewEvent | None = None, now: datetime | None = None
+    ) -> bool:
+        return await self._changing(SQL.close_circuit, subscriber_id, event=event, now=now)
+
+    # -------------------------------------------------------------- messages
+
+    async def fan_out(self, plan: Plan, *, limit: int = 500, now: datetime | None = None) -> FannedOut:
+        await self.open()
+        await self._learn_routes(set(plan.routes))
+        start = 0 if now is not None else self._floors.start(MARKERS)
+        done = FannedOut()
+        for floor in {start: None, 0: None}:  # nothing above the floor: look from the beginning
+            started, last = time.monotonic(), 0
+
+            async def work(connection: Any, floor: int = floor) -> tuple[FannedOut, int]:
+                return await self._hand_out(connection, plan, limit, floor, now)
+
+            done, last = await self._transact(work)
+            if done.events:
+                took = time.monotonic() - started
+                self._floors.claimed(MARKERS, started_at=floor, last=last, took=took)
+            if done.events or done.busy or done.stale:
+                break
+        if done.messages:
+            self._announce(HUB)
+        return done
+
+    async def _hand_out(
+        self, connection: Any, plan: Plan, limit: int, floor: int, now: datetime | None
+    ) -> tuple[FannedOut, int]:
+        """Several statements, each with a fresh look: what is decided rests on what others have committed."""
+        if not await connection.fetchval(SQL.hold_fanout):
+            return FannedOut(busy=True), 0
+        rows = await connection.fetch(SQL.markers, limit, plan.needs_payload, floor)
+        if not rows:
+            return FannedOut(), 0
+        if int(await connection.fetchval(SQL.subscribers_version)) != plan.version:  # asked after the markers were read
+            return FannedOut(stale=True), 0
+        markers = [to_marker(row) for row in rows]
+        handed, placements = chosen(markers, plan)
+        heads = await lock_lanes(connection, lanes_in(placements))
+        await self._insert_messages(connection, handed, placements, Layout(placements, heads), now)
+        more = len(handed) < len(markers) or len(markers) == limit
+        return FannedOut(events=len(handed), messages=len(placements), more=more), handed[-1].event_id
+
+    async def _insert_messages(
+        self,
+        connection: Any,
+        handed: list[Marker],
+        placements: list[Placement],
+        layout: Layout,
+        now: datetime | None,
+    ) -> None:
+        route = {
+            subscriber: self._routes[routes_of(subscriber)[0]] for subscriber in {p.subscriber for p in placements}
+        }
+        due = {marker.event_id: marker.due for marker in handed}
+        wanted = {placement.event_id for placement in placements}
+        await connection.execute(
+            SQL.insert_messages,
+            [p.event_id for p in placements],
+            [p.subscriber for p in placements],
+            [route[p.subscriber] for p in placements],
+            layout.lanes,
+            [p.key for p in placements],
+            layout.states,
+            [p.parks for p in placements],
+            [p.max_attempts for p in placements],
+            [due[p.event_id] for p in placements],
+            [marker.event_id for marker in handed],
+            [marker.event_id for marker in handed if marker.alone and marker.event_id not in wanted],
+            now,
+        )
+
+    async def fanout_waiting(self, limit: int) -> tuple[int, float | None]:
+        ((count, age),) = await self._read(SQL.fanout_waiting, limit)
+        return int(count), age
+
+    async def claim_messages(
+        self,
+        wanted: Sequence[WantedMessages],
+        *,
+        worker: str,
+        lease: timedelta,
+        roll: float = 0.0,
+        now: datetime | None = None,
+    ) -> list[MessageClaim]:
+        await self.open()
+        if not wanted:
+            return []
+        await self._learn_routes({route for one in wanted for route in routes_of(one.subscriber)})
+        routes = [tuple(self._routes[route] for route in routes_of(one.subscriber)) for one in wanted]
+        floors = [tuple(0 if now is not None else self._floors.start(route) for route in pair) for pair in routes]
+        started = time.monotonic()
+        rows = await self._read(
+            SQL.claim_messages,
+            [pair[0] for pair in routes],
+            [pair[1] for pair in routes],
+            [one.most for one in wanted],
+            [pair[0] for pair in floors],
+            [pair[1] for pair in floors],
+            roll,
+            worker,
+            lease,
+            float(FIRST_SHARE),
+            now,
+        )
+        self._raise_floors(rows, routes, floors, time.monotonic() - started)
+        return [to_message_claim(row, same) for row in rows]
+
+    def _raise_floors(self, rows: list[Any], routes: list[Any], floors: list[Any], took: float) -> None:
+        """A claim goes on above what it took; a route that gave nothing is looked at from its beginning next time."""
+        last: dict[int, int] = {}
+        for row in rows:
+            last[row[13]] = row[4]
+        for pair, pair_floors in zip(routes, floors, strict=True):
+            for route, floor in zip(pair, pair_floors, strict=True):
+                if route in last:
+                    self._floors.claimed(route, started_at=floor, last=last[route], took=took)
+                elif floor:
+                    self._floors.lower([(route, 0)])

@@ -1,0 +1,140 @@
+-- name: subscribers_version
+SELECT value::bigint FROM eventhub.meta WHERE key = 'subscribers';
+
+-- name: touch_subscribers
+-- In the transaction of every change: whoever remembers subscribers sees that they are not what they were.
+UPDATE eventhub.meta SET value = (value::bigint + 1)::text WHERE key = 'subscribers';
+
+-- name: subscribers
+SELECT id, name, document, sealed, status, reason, circuit, circuit_until, circuit_opens, version, created_at, updated_at
+FROM eventhub.subscribers ORDER BY name;
+
+-- name: subscriber
+SELECT id, name, document, sealed, status, reason, circuit, circuit_until, circuit_opens, version, created_at, updated_at
+FROM eventhub.subscribers WHERE id = $1;
+
+-- name: add_subscriber
+INSERT INTO eventhub.subscribers (id, name, document, sealed, status, reason, created_at, updated_at)
+VALUES ($1, $2, $3::text::json, $4, $5, $6, $7, $8) ON CONFLICT (name) DO NOTHING RETURNING id;
+
+-- name: name_owner
+SELECT id FROM eventhub.subscribers WHERE name = $1;
+
+-- name: change_subscriber
+-- Only what its editor has seen is replaced.
+UPDATE eventhub.subscribers
+SET name = $3, document = $4::text::json, sealed = $5, version = version + 1, updated_at = coalesce($6, now())
+WHERE id = $1 AND version = $2 RETURNING id;
+
+-- name: set_status
+-- A new beginning: the circuit is closed, too.
+UPDATE eventhub.subscribers
+SET status = $2, reason = $3, circuit = 'closed', circuit_until = NULL, circuit_opens = 0, version = version + 1,
+    updated_at = coalesce($5, now())
+WHERE id = $1 AND status <> $2 AND ($4::text[] IS NULL OR status = ANY ($4)) RETURNING id;
+
+-- name: open_circuit
+-- The first who says so opens it.
+UPDATE eventhub.subscribers
+SET circuit = 'open', circuit_until = coalesce($3, now()) + $2::interval, circuit_opens = circuit_opens + 1
+WHERE id = $1 AND circuit = 'closed' RETURNING id;
+
+-- name: take_probe
+-- Of all who would try, one may; the others see a later time.
+UPDATE eventhub.subscribers
+SET circuit_until = coalesce($3, now()) + $2::interval, circuit_opens = circuit_opens + 1
+WHERE id = $1 AND circuit = 'open' AND circuit_until <= coalesce($3, now()) RETURNING id;
+
+-- name: close_circuit
+UPDATE eventhub.subscribers SET circuit = 'closed', circuit_until = NULL, circuit_opens = 0
+WHERE id = $1 AND circuit = 'open' RETURNING id;
+
+-- name: remove_subscriber
+DELETE FROM eventhub.subscribers WHERE id = $1 RETURNING id;
+
+-- name: wait_for_fanout
+-- Who takes a subscriber away must not do so while messages are being made for it.
+SELECT pg_advisory_xact_lock(hashtext('eventhub.fanout'));
+
+-- name: open_lanes_of
+-- The ordering keys of a subscriber that have messages.
+SELECT DISTINCT lane FROM eventhub.deliveries
+WHERE subscriber = $1 AND lane IS NOT NULL ORDER BY lane;
+
+-- name: cancel_messages
+-- Everything that is open for a subscriber, whoever holds it; its keys go with it.
+WITH gone AS (
+  DELETE FROM eventhub.deliveries WHERE subscriber = $1
+  RETURNING id, event_id, state, attempts, fence, worker),
+logged AS (
+  INSERT INTO eventhub.event_log (event_id, delivery_id, action, worker, attempt, fence, created_at)
+  SELECT event_id, id, 'CANCELLED', $2, attempts, fence, coalesce($3, now()) FROM gone WHERE state <> 4 ORDER BY id)
+SELECT count(*) FILTER (WHERE state <> 4) FROM gone;
+
+-- name: hold_fanout
+-- One fan-out at a time, so that a key's messages are in the order of their events; a crash frees it by itself.
+SELECT pg_try_advisory_xact_lock(hashtext('eventhub.fanout'));
+
+-- name: markers
+-- The oldest, from the floor ($3) on: below it lie entries of markers that are gone, which an old snapshot keeps.
+SELECT f.event_id, e.type, e.ordering_key, e.metadata, CASE WHEN $2::boolean THEN e.payload::text END, f.targets, f.alone,
+       f.due
+FROM (SELECT * FROM eventhub.fanout WHERE event_id >= $3 ORDER BY event_id LIMIT $1) f
+CROSS JOIN LATERAL (SELECT * FROM eventhub.events v WHERE v.id = f.event_id OFFSET 0) e ORDER BY f.event_id;
+
+-- name: insert_messages
+-- The messages of a round, with ids in their order; their markers go in the same statement. An event that nobody works on
+-- and nobody has subscribed to ($11) is complete.
+WITH input AS MATERIALIZED (
+  SELECT nextval('eventhub.ids') AS id, u.*, t.now
+  FROM unnest($1::bigint[], $2::bigint[], $3::integer[], $4::bigint[], $5::text[], $6::smallint[], $7::boolean[],
+              $8::integer[], $9::timestamptz[])
+       WITH ORDINALITY AS u(event_id, subscriber, route, lane, key, state, parks, max_attempts, due, n)
+  CROSS JOIN (SELECT coalesce($12, now()) AS now) t),
+placed AS (
+  INSERT INTO eventhub.deliveries (id, event_id, subscriber, lane, key, route, state, due, fence, attempts, failures,
+                                   max_attempts, parks)
+  SELECT id, event_id, subscriber, lane, key, route, CASE WHEN state = 0 AND due > now THEN 3 ELSE state END,
+         CASE WHEN due > now THEN due END, 0, 0, 0, max_attempts, parks
+  FROM input),
+gone AS (DELETE FROM eventhub.fanout WHERE event_id = ANY ($10::bigint[]))
+INSERT INTO eventhub.event_log (event_id, delivery_id, action, attempt, created_at)
+SELECT w.id, w.id, 'COMPLETED', 0, coalesce($12, now()) FROM unnest($11::bigint[]) AS w(id);
+
+-- name: fanout_waiting
+SELECT (SELECT count(*) FROM (SELECT 1 FROM eventhub.fanout LIMIT $1) m),
+       (SELECT extract(epoch FROM now() - e.created_at)::float8 FROM eventhub.events e
+        WHERE e.id = (SELECT min(event_id) FROM eventhub.fanout));
+
+-- name: claim_messages
+-- For each subscriber the oldest that wait for their first attempt and the oldest retries, merged so that the retries get
+-- one place in $9 while both wait. Both are locked where they are found, so that several dispatchers never look at the same.
+WITH wanted AS MATERIALIZED (
+  SELECT * FROM unnest($1::integer[], $2::integer[], $3::integer[], $4::bigint[], $5::bigint[])
+    AS w(fresh, again, most, fresh_floor, again_floor)),
+found AS MATERIALIZED (
+  SELECT w.fresh AS owner, w.most, d.tid, row_number() OVER (PARTITION BY w.fresh ORDER BY d.event_id)::float8 AS turn
+  FROM wanted w
+  CROSS JOIN LATERAL (SELECT ctid AS tid, event_id FROM eventhub.deliveries
+                      WHERE state = 0 AND route = w.fresh AND event_id >= w.fresh_floor
+                      ORDER BY event_id LIMIT w.most FOR UPDATE SKIP LOCKED) d
+  UNION ALL
+  SELECT w.fresh, w.most, d.tid, (row_number() OVER (PARTITION BY w.fresh ORDER BY d.event_id) - $6::float8) * $9::float8
+  FROM wanted w
+  CROSS JOIN LATERAL (SELECT ctid AS tid, event_id FROM eventhub.deliveries
+                      WHERE state = 0 AND route = w.again AND event_id >= w.again_floor
+                      ORDER BY event_id LIMIT w.most FOR UPDATE SKIP LOCKED) d),
+pick AS MATERIALIZED (
+  SELECT p.tid FROM (SELECT tid, most, row_number() OVER (PARTITION BY owner ORDER BY turn) AS place FROM found) p
+  WHERE p.place <= p.most),
+taken AS (
+  UPDATE eventhub.deliveries SET state = 1, fence = fence + 1, attempts = attempts + 1, worker = $7,
+         due = coalesce($10, now()) + $8::interval
+  WHERE ctid = ANY (ARRAY (SELECT tid FROM pick))
+  RETURNING id, event_id, subscriber, route, fence, attempts, failures, lane, key, max_attempts),
+logged AS (
+  INSERT INTO eventhub.event_log (event_id, delivery_id, action, worker, attempt, fence, created_at)
+  SELECT event_id, id, 'PICKED', $7, attempts, fence, coalesce($10, now()) FROM taken)
+SELECT t.id, t.fence, t.lane, t.subscriber, t.event_id, e.type, e.payload, e.metadata, coalesce(t.key, e.ordering_key),
+       e.created_at, t.attempts, t.failures, t.max_attempts, t.route
+FROM taken t JOIN eventhub.events e ON e.id = t.event_id ORDER BY t.event_id;
