@@ -14,6 +14,11 @@ EventHubError
 ├── HandlerExistsError (ValueError)    a handler id is taken
 ├── InvalidKeyError (ValueError)       a name, scope or expiry that an API key cannot have
 ├── KeyNotFound (LookupError)          no API key with that id
+├── InvalidSubscriberError (ValueError) a subscriber that cannot be had: ``field`` says which part
+├── SubscriberNotFound (LookupError)   no subscriber with that id or name
+├── SubscriberExists                   a subscriber has this name already
+├── SubscriberChanged                  somebody else was faster; nothing was changed
+├── BlockedDestination (ValueError)    an address that webhooks must not be sent to
 ├── EventBusShutdownError              the bus was told to stop
 ├── SettingsError (ValueError)         a setting has a value that cannot work
 ├── ServerUnavailable                  a hub cannot be reached over HTTP, or cannot answer now
@@ -33,6 +38,7 @@ from __future__ import annotations
 
 __all__ = [
     "AlreadyReported",
+    "BlockedDestination",
     "ClaimLost",
     "EventBusShutdownError",
     "EventHubError",
@@ -44,6 +50,7 @@ __all__ = [
     "InvalidKeyError",
     "InvalidPatternError",
     "InvalidPayloadError",
+    "InvalidSubscriberError",
     "KeyNotFound",
     "NotDeadError",
     "NotProcessing",
@@ -58,6 +65,9 @@ __all__ = [
     "StoreFull",
     "StoreReadOnly",
     "StoreUnavailable",
+    "SubscriberChanged",
+    "SubscriberExists",
+    "SubscriberNotFound",
     "Unauthorized",
 ]
 
@@ -116,6 +126,30 @@ class InvalidKeyError(EventHubError, ValueError):
 
 class KeyNotFound(EventHubError, LookupError):
     """There is no API key with that id."""
+
+
+class InvalidSubscriberError(EventHubError, ValueError):
+    """A subscriber cannot be like this; ``field`` is the part that is wrong. Nothing was stored."""
+
+    def __init__(self, message: str, *, field: str) -> None:
+        super().__init__(message)
+        self.field = field
+
+
+class SubscriberNotFound(EventHubError, LookupError):
+    """There is no subscriber with that id or name."""
+
+
+class SubscriberExists(EventHubError):
+    """Another subscriber has this name; nothing was stored."""
+
+
+class SubscriberChanged(EventHubError):
+    """The subscriber was changed by somebody else meanwhile; nothing was stored."""
+
+
+class BlockedDestination(EventHubError, ValueError):
+    """Webhooks must not be sent to this address."""
 
 
 class EventBusShutdownError(EventHubError):
