@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any, Final
 
 import msgspec
+from msgspec import UNSET
 
-__all__ = ["NO_STORE", "Answer", "document", "empty"]
+__all__ = ["NO_STORE", "Answer", "document", "empty", "given"]
 
 JSON: Final = b"application/json"
 NO_STORE: Final = ((b"cache-control", b"no-store"),)
@@ -31,3 +32,8 @@ def document(value: Any, status: int = 200, headers: tuple[tuple[bytes, bytes], 
 
 def empty(status: int = 204, headers: tuple[tuple[bytes, bytes], ...] = ()) -> Answer:
     return Answer(status, content_type=None, headers=headers)
+
+
+def given(value: Any) -> Any:
+    """The value of a member that is left out when there is none."""
+    return UNSET if value is None else value

@@ -57,6 +57,19 @@ class Ask:
             raise EventNotFound(f"Event not found: {text[:40]}")
         return number
 
+    def id_of(self, kind: str) -> int:
+        """The id in the path of something else than an event."""
+        text = self.parameters["id"]
+        number = as_id(text)
+        if number is None:
+            raise Problem(404, "not-found", f"{kind} not found: {text[:40]}")
+        return number
+
+    @property
+    def by(self) -> str:
+        """Who asks, for the record."""
+        return self.principal.name
+
     def header(self, name: bytes) -> str | None:
         """A header as text, None when it is missing."""
         value = self.headers.get(name)

@@ -79,6 +79,8 @@ class Endpoint:
             raise Problem(415, "compressed", "Compressed bodies are not accepted. Send it as it is.")
         kind = headers.get(b"content-type", b"").partition(b";")[0].strip().lower().decode("latin-1")
         as_data = operation.cloud_events and is_binary(headers)
+        if not kind and operation.body_optional:
+            kind = "application/json"
         if not as_data and kind not in operation.accepts:
             known = ", ".join(operation.accepts)
             raise Problem(415, "content-type", f"The content type is {kind[:80]!r}; this route takes {known}.")
@@ -90,7 +92,7 @@ class Endpoint:
             seconds=self._service.settings.request_seconds,
         )
         if kind == "application/json" and not as_data:
-            raw, wanted = ask.raw, operation.body
+            raw, wanted = ask.raw or (b"{}" if operation.body_optional else b""), operation.body
             ask.body = await aside(len(raw), lambda: checked(parse_json(raw), wanted))
 
 

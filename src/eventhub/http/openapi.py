@@ -95,7 +95,11 @@ def _operation(operation: Operation, schemas: list[Any]) -> dict[str, Any]:
 
 
 def _in_path(operation: Operation) -> list[dict[str, Any]]:
-    schema = {"id": {"type": "integer", "minimum": 1, "maximum": 2**63 - 1}, "key_id": {"type": "string"}}
+    schema = {
+        "id": {"type": "integer", "minimum": 1, "maximum": 2**63 - 1},
+        "key_id": {"type": "string"},
+        "key": {"type": "string", "maxLength": 255},
+    }
     return [
         {"name": name, "in": "path", "required": True, "schema": schema[name]}
         for name in re.findall(r"{(\w+)}", operation.path)
@@ -138,7 +142,7 @@ def _body(operation: Operation, schema: Any) -> dict[str, Any]:
         content["application/json"]["example"] = operation.example.body
     for kind in operation.accepts[1:]:
         content[kind] = {"schema": _CLOUD_BATCH if "batch" in kind else _CLOUD_EVENT}
-    return {"required": True, "content": content}
+    return {"required": not operation.body_optional, "content": content}
 
 
 _CLOUD_EVENT: Final = {

@@ -45,6 +45,8 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     """The scope that a key needs; None for everybody."""
     group: str = "Events"
     body: Any = None
+    body_optional: bool = False
+    """Whether a request without a body stands for an empty object."""
     query: Any = None
     answers: Mapping[int, Any]
     problems: tuple[int, ...] = ()

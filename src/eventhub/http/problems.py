@@ -9,6 +9,7 @@ import msgspec
 
 from eventhub.errors import (
     AlreadyReported,
+    BlockedDestination,
     ClaimLost,
     EventHubError,
     EventNotFound,
@@ -16,6 +17,7 @@ from eventhub.errors import (
     InvalidEventError,
     InvalidKeyError,
     InvalidPayloadError,
+    InvalidSubscriberError,
     KeyNotFound,
     NotDeadError,
     NotProcessing,
@@ -26,6 +28,9 @@ from eventhub.errors import (
     StoreFull,
     StoreReadOnly,
     StoreUnavailable,
+    SubscriberChanged,
+    SubscriberExists,
+    SubscriberNotFound,
 )
 from eventhub.http.answers import Answer
 
@@ -42,6 +47,11 @@ _ERRORS: Final[dict[type[EventHubError], tuple[int, str]]] = {
     EventNotFound: (404, "not-found"),
     InvalidKeyError: (422, "invalid-key"),
     KeyNotFound: (404, "not-found"),
+    InvalidSubscriberError: (422, "invalid-subscriber"),
+    BlockedDestination: (422, "blocked-destination"),
+    SubscriberNotFound: (404, "not-found"),
+    SubscriberExists: (409, "subscriber-exists"),
+    SubscriberChanged: (409, "subscriber-changed"),
     NotDeadError: (409, "not-dead"),
     ClaimLost: (409, "claim-lost"),
     AlreadyReported: (409, "already-reported"),
@@ -100,8 +110,18 @@ def problem_of(error: EventHubError) -> Problem:
             status, name = found
             retry_after = _SOON if status == HTTPStatus.SERVICE_UNAVAILABLE else None
             detail = _unavailable(error) if isinstance(error, StoreError) else str(error)
-            return Problem(status, name, detail, retry_after=retry_after)
+            return Problem(status, name, detail, retry_after=retry_after, **_pointer(error))
     return unforeseen()
+
+
+def _pointer(error: EventHubError) -> dict[str, str]:
+    """A pointer to the member that is wrong, where the error knows it: ``headers.X-Team`` is /headers/X-Team."""
+    if isinstance(error, BlockedDestination):
+        return {"pointer": "/url"}
+    if not isinstance(error, InvalidSubscriberError):
+        return {}
+    name, dot, rest = error.field.partition(".")
+    return {"pointer": f"/{name}/{rest.replace('~', '~0').replace('/', '~1')}" if dot else f"/{name}" if name else ""}
 
 
 def unforeseen() -> Problem:

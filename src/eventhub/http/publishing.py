@@ -26,14 +26,18 @@ if TYPE_CHECKING:
 
 __all__ = ["Publisher", "event_body", "job_type", "key_in"]
 
+REPLAY_OF: Final = "replay_of"
+"""The name in the metadata under which a replayed event has the id of the first."""
+TEST: Final = "hub.test"
 _ROOM_FOR_PLACE: Final = len("/999")
 
 
 class Publisher:
     """Composes and describes what is published over HTTP; everything goes into one queue."""
 
-    def __init__(self, composer: Composer, max_retries: int) -> None:
+    def __init__(self, composer: Composer, max_retries: int, *, queue: str) -> None:
         self._composer = composer
+        self._queue = queue
         self._max_retries = max_retries
 
     def compose(self, body: NewEventBody, ask: Ask, key: str | None) -> NewEvent:
@@ -59,6 +63,33 @@ class Publisher:
             self._blame(bodies, fields, under)
             raise
         return [_placed(event, body, ask.principal) for event, body in zip(events, bodies, strict=True)]
+
+    def compose_again(
+        self, event: QueuedEvent, ask: Ask, key: str | None, *, targets: Sequence[int] | None
+    ) -> NewEvent:
+        """A new event with what an old one said, and a link to it; with targets it goes to those subscribers alone."""
+        fields: dict[str, Any] = {
+            "type": event.type,
+            "payload": event.payload,
+            "metadata": remember_trace({**event.metadata, REPLAY_OF: str(event.id)}, ask.headers),
+            "title": event.title,
+            "description": event.description,
+            "ordering_key": event.ordering_key,
+            "idempotency_key": key,
+        }
+        if targets is None and event.queue == self._queue:
+            fields["tags"] = event.sent_tags
+        made = self._composer.one(fields, None, {})
+        made.work = bool(made.route.tags)
+        made.broadcast = targets is not None or event.type != JOB or not made.work
+        made.targets = None if targets is None else tuple(targets)
+        return made
+
+    def compose_test(self, subscriber: int) -> NewEvent:
+        """An event for one subscriber that says nothing but that it arrives."""
+        made = self._composer.one({"type": TEST, "payload": {"subscriber": subscriber, "test": True}}, None, {})
+        made.work, made.broadcast, made.targets = False, True, (subscriber,)
+        return made
 
     def _composed(self, body: NewEventBody, fields: dict[str, Any]) -> NewEvent:
         try:

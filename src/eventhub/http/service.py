@@ -34,7 +34,7 @@ class Service:
             retry_after=timedelta(seconds=settings.retry_seconds),
             lease=timedelta(seconds=settings.lease_seconds),
         )
-        self.publisher = Publisher(self.work.composer, settings.max_retries)
+        self.publisher = Publisher(self.work.composer, settings.max_retries, queue=settings.work_queue)
         self.keys = KeyRing(store, secret)
         self.owner, self.nobody = OWNER, NOBODY
         self.buckets = TokenBuckets(settings.rate_per_second, settings.rate_burst)

@@ -12,7 +12,9 @@ __all__ = [
     "MOST_EVENTS",
     "Answered",
     "Asked",
+    "Counted",
     "EventType",
+    "Id",
     "Seconds",
     "Tags",
 ]
@@ -20,6 +22,7 @@ __all__ = [
 MOST_EVENTS: Final = 1000
 LARGEST_ID: Final = 2**63 - 1
 
+Id = Annotated[int, Meta(ge=1, le=LARGEST_ID)]
 Tags = str | list[str]
 EventType = Annotated[str, Meta(extra_json_schema={"pattern": "^[A-Za-z0-9._:-]{1,128}$"})]
 """The rule is told here and enforced where events are composed, for all publishers alike."""
@@ -32,3 +35,9 @@ class Asked(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 class Answered(msgspec.Struct, kw_only=True):
     """A body that the hub answers with."""
+
+
+class Counted(Answered):
+    """How many it was."""
+
+    count: int

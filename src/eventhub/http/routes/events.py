@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 from msgspec import UNSET, Meta
 
@@ -11,7 +11,7 @@ from eventhub.core.matching import check_type, parse_tags
 from eventhub.errors import EventNotFound, InvalidEventError
 from eventhub.handling.logs import get_logger
 from eventhub.http import cloud_events
-from eventhub.http.answers import Answer, document
+from eventhub.http.answers import Answer, document, given
 from eventhub.http.asking import Ask, as_id
 from eventhub.http.bodies.basics import Asked
 from eventhub.http.bodies.events import (
@@ -30,7 +30,7 @@ from eventhub.http.publishing import event_body, job_type, key_in
 from eventhub.http.reading import aside
 from eventhub.store.values import EventFilter, NewEvent
 
-__all__ = ["OPERATIONS"]
+__all__ = ["OPERATIONS", "store_one"]
 
 log = get_logger("eventhub.http")
 
@@ -60,11 +60,16 @@ class DetailQuery(Asked):
 
 async def publish(ask: Ask) -> Answer:
     """One event; a CloudEvents batch on this route is a batch."""
-    service = ask.service
     if ask.body is None and ask.content_type == cloud_events.BATCH_TYPE:
         return await publish_batch(ask)
     key = key_in(ask)
     event = await aside(len(ask.raw), lambda: _composed(ask, key))
+    return await store_one(ask, event)
+
+
+async def store_one(ask: Ask, event: NewEvent) -> Answer:
+    """Keeps a composed event, and tells what became of it."""
+    service = ask.service
     await service.check_room(1)
     (published,) = await service.store.publish([event])
     if published.duplicate:
@@ -76,7 +81,7 @@ async def publish(ask: Ask) -> Answer:
     service.metrics.received()
     if service.verbose:
         log.debug("published", event_id=published.id, event_type=event.type)
-    return document(service.publisher.described(event, published), 201 if event.route.tags else 202)
+    return document(service.publisher.described(event, published), 201 if event.work else 202)
 
 
 def _composed(ask: Ask, key: str | None) -> NewEvent:
@@ -188,16 +193,12 @@ def _logged(entry: LogEntry) -> LogBody:
         event_id=entry.event_id,
         action=entry.action,
         created_at=entry.created_at,
-        worker_id=_given(entry.worker),
-        attempt=_given(entry.attempt),
-        status_code=_given(entry.status_code),
-        error_message=_given(entry.error),
-        execution_time_ms=_given(entry.execution_ms),
+        worker_id=given(entry.worker),
+        attempt=given(entry.attempt),
+        status_code=given(entry.status_code),
+        error_message=given(entry.error),
+        execution_time_ms=given(entry.execution_ms),
     )
-
-
-def _given(value: Any) -> Any:
-    return UNSET if value is None else value
 
 
 _CLOUD: Final = (cloud_events.STRUCTURED_TYPE, cloud_events.BATCH_TYPE)
