@@ -10,23 +10,23 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.multiprocess import MultiProcessCollector
-from prometheus_client.registry import Collector
 
-from eventhub._version import __version__
-from eventhub.core.events import Action, Status
+from eventhub.core.events import Action
 from eventhub.errors import StoreError
+from eventhub.hub.numbers import Numbers
+from eventhub.observe.hub_counters import HubCounters
+from eventhub.observe.standing import Standing
 
 if TYPE_CHECKING:
     from eventhub.queue.work import Recorded
     from eventhub.store import Store
-    from eventhub.store.values import Claim, QueueStats
+    from eventhub.store.values import Claim
 
 __all__ = ["Metrics"]
 
@@ -40,7 +40,7 @@ SLOW: Final = (0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0, 60.0, 300.0, 1800.0,
 class Metrics:
     """The counters of one process, in a registry of their own."""
 
-    def __init__(self, store: Store, *, waiting: Callable[[], int]) -> None:
+    def __init__(self, store: Store, *, waiting: Callable[[], int], numbers: Numbers | None = None) -> None:
         self._store = store
         self._registry = CollectorRegistry()
         registry = self._registry
@@ -78,7 +78,8 @@ class Metrics:
         self._children: dict[tuple[str, int], tuple[Any, Any]] = {}
         self._new = self._received.labels("false")
         self._again = self._received.labels("true")
-        self._standing = _Standing()
+        self._hub = HubCounters(numbers or Numbers(), registry)
+        self._standing = Standing()
         registry.register(self._standing)
         self._look_at = 0.0
         self._looking = asyncio.Lock()
@@ -110,13 +111,13 @@ class Metrics:
         now = time.monotonic()
         if now >= self._count_at:
             self._count_at = now + COUNT_EVERY
-            self._waiters.set(self._waiting())
+            self._count()
 
     async def text(self) -> tuple[bytes, str]:
         """Everything in the text format, and its content type."""
         with suppress(StoreError):  # the database is away: its last standing, and what this process did
             await self._look()
-        self._waiters.set(self._waiting())
+        self._count()
         if not _shared():
             return generate_latest(self._registry), CONTENT_TYPE_LATEST
         registry = CollectorRegistry()
@@ -124,45 +125,24 @@ class Metrics:
         registry.register(self._standing)
         return generate_latest(registry), CONTENT_TYPE_LATEST
 
+    async def keep_counting(self) -> None:
+        """Let others see what this process does, also while nobody asks it anything."""
+        while True:
+            await asyncio.sleep(COUNT_EVERY)
+            self._count()
+
+    def _count(self) -> None:
+        self._waiters.set(self._waiting())
+        self._hub.count()
+
     async def _look(self) -> None:
         async with self._looking:
             started = time.monotonic()
             if started < self._look_at:
                 return
-            self._standing.stats = await self._store.stats()
+            await self._standing.look(self._store)
             took = time.monotonic() - started
             self._look_at = time.monotonic() + max(LOOK_EVERY, took * LOOK_SHARE)
-
-
-class _Standing(Collector):
-    """How the database stood when it was last looked at."""
-
-    def __init__(self) -> None:
-        self.stats: list[QueueStats] = []
-
-    def collect(self) -> Iterator[GaugeMetricFamily]:
-        info = GaugeMetricFamily("eventhub_build_info", "The version that runs.", labels=["version"])
-        info.add_metric([__version__], 1)
-        depth = GaugeMetricFamily("eventhub_queue_depth", "Events by queue and status.", labels=["queue", "status"])
-        oldest = GaugeMetricFamily(
-            "eventhub_oldest_pending_seconds", "Age of the oldest event that waits.", labels=["queue"]
-        )
-        for queue in self.stats:
-            for status, count in queue.depth.items():
-                depth.add_metric([queue.queue, status.value], count)
-            if queue.oldest_pending_seconds is not None:
-                oldest.add_metric([queue.queue], queue.oldest_pending_seconds)
-        pending = sum(queue.depth.get(Status.PENDING, 0) for queue in self.stats)
-        dead = sum(_dead(queue.depth.items()) for queue in self.stats)
-        yield info
-        yield depth
-        yield oldest
-        yield GaugeMetricFamily("eventhub_pending_messages", "Deliveries that wait to be done.", value=pending)
-        yield GaugeMetricFamily("eventhub_dlq_size", "Open dead letters.", value=dead)
-
-
-def _dead(depth: Iterable[tuple[Status, int]]) -> int:
-    return sum(count for status, count in depth if status in (Status.FAILED, Status.COMPLETED_WITH_ERRORS))
 
 
 def _shared() -> bool:
