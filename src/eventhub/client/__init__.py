@@ -8,6 +8,9 @@ Worker ──▶ taker ──▶ handlers ──▶ outbox        each event unt
 from eventhub.client.answers import (
     ClaimedEvent,
     Created,
+    CreatedSubscriber,
+    DeadLetterPage,
+    DeadLetterSummary,
     EventDetails,
     EventPage,
     EventSummary,
@@ -17,6 +20,7 @@ from eventhub.client.answers import (
     QueueNumbers,
     Recorded,
     ReportOutcome,
+    SubscriberDetails,
     WorkerSeen,
 )
 from eventhub.client.api import Client, Report
@@ -28,6 +32,9 @@ __all__ = [
     "ClaimedEvent",
     "Client",
     "Created",
+    "CreatedSubscriber",
+    "DeadLetterPage",
+    "DeadLetterSummary",
     "Ended",
     "EventDetails",
     "EventPage",
@@ -39,6 +46,7 @@ __all__ = [
     "Recorded",
     "Report",
     "ReportOutcome",
+    "SubscriberDetails",
     "Worker",
     "WorkerNumbers",
     "WorkerSeen",

@@ -12,12 +12,17 @@ from eventhub.core.events import Action, Status
 __all__ = [
     "ClaimedEvent",
     "ClaimedEvents",
+    "Counted",
     "Created",
+    "CreatedSubscriber",
+    "DeadLetterPage",
+    "DeadLetterSummary",
     "EventDetails",
     "EventPage",
     "EventSummary",
     "Lease",
     "LogRow",
+    "NewSecret",
     "Orphan",
     "Orphans",
     "ProblemDetails",
@@ -27,6 +32,8 @@ __all__ = [
     "ReportOutcome",
     "ReportOutcomes",
     "Statistics",
+    "SubscriberDetails",
+    "Subscribers",
     "WorkerSeen",
     "Workers",
 ]
@@ -248,3 +255,76 @@ class QueueNumbers(Answer, kw_only=True, frozen=True):
 
 class Statistics(Answer, kw_only=True, frozen=True):
     queues: tuple[QueueNumbers, ...]
+
+
+class SubscriberDetails(Answer, kw_only=True, frozen=True):
+    """A subscriber: what it is configured to be, and how it stands."""
+
+    id: int
+    name: str
+    url: str
+    event_type: str
+    status: str
+    version: int
+    created_at: datetime
+    updated_at: datetime
+    reason: str | None = None
+    circuit: str = "closed"
+    circuit_until: datetime | None = None
+    secrets: int = 1
+    filter: dict[str, Any] | None = None
+    headers: dict[str, str] = {}
+    format: str = "standard"
+    ordering_key: str | None = None
+    on_dead: str = "skip"
+    retry_backoff_seconds: tuple[float, ...] = ()
+    retry_on: tuple[str, ...] | None = None
+    connect_timeout_seconds: float | None = None
+    timeout_seconds: float | None = None
+    rate_per_second: float | None = None
+    max_in_flight: int | None = None
+    guarantee: str = "at_least_once"
+    description: str | None = None
+
+
+class CreatedSubscriber(SubscriberDetails, kw_only=True, frozen=True):
+    """A new subscriber, with the secret that signs its messages."""
+
+    secret: str
+
+
+class Subscribers(Answer, kw_only=True, frozen=True):
+    subscribers: tuple[SubscriberDetails, ...]
+
+
+class NewSecret(Answer, kw_only=True, frozen=True):
+    secret: str
+
+
+class Counted(Answer, kw_only=True, frozen=True):
+    count: int
+
+
+class DeadLetterSummary(Answer, kw_only=True, frozen=True):
+    """A dead letter in a list; its id is that of the message, or of the event when it was work."""
+
+    id: int
+    event_id: int
+    status: Status
+    reason: str
+    created_at: datetime
+    dead_at: datetime
+    queue: str | None = None
+    subscriber_id: int | None = None
+    event_type: str | None = None
+    ordering_key: str | None = None
+    error: str | None = None
+    attempt_count: int = 0
+    retry_count: int = 0
+    parked: bool = False
+
+
+class DeadLetterPage(Answer, kw_only=True, frozen=True):
+    dead_letters: tuple[DeadLetterSummary, ...]
+    total: int
+    next_before: int | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Mapping
 from datetime import datetime, timedelta
-from typing import Any, Final, Self, TypedDict, TypeVar, Unpack
+from typing import Any, Final, Self, TypedDict, Unpack
 from uuid import uuid4
 
 import msgspec
@@ -23,21 +23,21 @@ from eventhub.client.answers import (
     ReportOutcome,
     WorkerSeen,
 )
-from eventhub.client.problems import error_of, read_problem
-from eventhub.client.transport import Reply, Transport
+from eventhub.client.asking import REFUSED, answer_of, given
+from eventhub.client.problems import read_problem
+from eventhub.client.subscribing import Subscribing
+from eventhub.client.transport import Transport
 from eventhub.core.events import Action, Status
 from eventhub.core.strict_json import dump
-from eventhub.errors import InvalidEventError, RemoteError
+from eventhub.errors import InvalidEventError
 
 __all__ = ["Client", "NewEvent", "Report"]
 
-A = TypeVar("A")
 Tags = str | Iterable[str]
 Seconds = float | timedelta
 
 MOST_EVENTS: Final = 1000
 FIRST_PAGE: Final = "start"
-REFUSED: Final = 300
 BAD_REQUEST: Final = 400
 
 
@@ -69,7 +69,7 @@ class Report(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
     retry: bool = True
 
 
-class Client:
+class Client(Subscribing):
     """A hub somewhere else, spoken to over HTTP. Use it in ``async with``, or ``close`` it; one event loop only.
 
     - ``key``: the API key, where the hub wants one.
@@ -150,7 +150,7 @@ class Client:
         cursor: str | None = None,
     ) -> EventPage:
         """A page of events, newest first: by ``offset`` with the total, or by the ``cursor`` of the page before."""
-        query = _given(
+        query = given(
             status=None if status is None else str(status),
             tags=None if tags is None else _joined(tags),
             type=event_type,
@@ -204,9 +204,9 @@ class Client:
         Each is this worker's for ``lease``, by default the hub's. When the answer gets lost, so does the claim, until
         its lease ends: this call is not repeated then, but raises ServerUnavailable.
         """
-        body = _given(tags=_joined(tags), worker_id=worker_id, limit=limit, wait=wait, lease_seconds=_seconds(lease))
+        body = given(tags=_joined(tags), worker_id=worker_id, limit=limit, wait=wait, lease_seconds=_seconds(lease))
         reply = await self._transport.call("POST", "/events/subscribe", body=body, repeatable=False, wait=wait)
-        return list(_answer(reply, answers.ClaimedEvents).events) if reply.body else []
+        return list(answer_of(reply, answers.ClaimedEvents).events) if reply.body else []
 
     async def start(
         self, event: int | ClaimedEvent, worker_id: str, *, lease: Seconds | None = None, fence: int | None = None
@@ -231,7 +231,7 @@ class Client:
     ) -> Recorded:
         """The work is done. Repeating it is harmless; raises ClaimLost when somebody else has the event."""
         event_id, fence = _claim(event, fence)
-        body = _given(worker_id=worker_id, status_code=status_code, execution_time_ms=execution_time_ms, fence=fence)
+        body = given(worker_id=worker_id, status_code=status_code, execution_time_ms=execution_time_ms, fence=fence)
         return await self._ask(Recorded, "POST", f"/events/{event_id}/complete", body=body)
 
     async def fail(
@@ -250,7 +250,7 @@ class Client:
         ``retry=False`` says that no other attempt can help: the event is dead at once.
         """
         event_id, fence = _claim(event, fence)
-        body = _given(
+        body = given(
             worker_id=worker_id,
             error_message=error_message,
             retry=None if retry else False,
@@ -269,7 +269,7 @@ class Client:
                 error_message=error_message,
                 retry_scheduled=False,
             )
-        return _answer(reply, Recorded)
+        return answer_of(reply, Recorded)
 
     async def complete_many(self, reports: Iterable[Report]) -> list[ReportOutcome]:
         """Up to 1,000 reports of work that is done, each with an outcome of its own."""
@@ -282,14 +282,14 @@ class Client:
     async def release(self, event: int | ClaimedEvent, worker_id: str, *, fence: int | None = None) -> None:
         """Give an event back untouched: no attempt is charged."""
         event_id, fence = _claim(event, fence)
-        body = _given(worker_id=worker_id, fence=fence)
+        body = given(worker_id=worker_id, fence=fence)
         reply = await self._transport.call("POST", f"/events/{event_id}/release", body=body, repeatable=False)
         if reply.status >= REFUSED:
             raise reply.error()
 
     async def reset(self, event_id: int, *, reason: str | None = None) -> EventDetails:
         """Take an event from the worker that holds it, so that another can have it at once (for operators)."""
-        query = _given(reason=reason)
+        query = given(reason=reason)
         return await self._ask(EventDetails, "POST", f"/events/{event_id}/reset", query=query, repeatable=False)
 
     # -------------------------------------------------------------- requests
@@ -305,7 +305,7 @@ class Client:
         repeatable: bool,
     ) -> Lease:
         event_id, fence = _claim(event, fence)
-        body = _given(worker_id=worker_id, lease_seconds=_seconds(lease), fence=fence)
+        body = given(worker_id=worker_id, lease_seconds=_seconds(lease), fence=fence)
         return await self._ask(Lease, "POST", f"/events/{event_id}/{action}", body=body, repeatable=repeatable)
 
     async def _report(self, action: str, reports: Iterable[Report]) -> list[ReportOutcome]:
@@ -315,21 +315,6 @@ class Client:
         outcomes = await self._ask(answers.ReportOutcomes, "POST", f"/events/{action}", body={"reports": listed})
         return list(outcomes.results)
 
-    async def _ask(self, wanted: type[A], method: str, path: str, **how: Any) -> A:
-        return _answer(await self._transport.call(method, path, **how), wanted)
-
-
-def _answer(reply: Reply, wanted: type[A]) -> A:
-    if reply.status >= REFUSED:
-        raise error_of(read_problem(reply.status, reply.body), reply.headers)
-    try:
-        return msgspec.json.decode(reply.body, type=wanted)
-    except msgspec.MsgspecError as error:
-        raise RemoteError(
-            f"The answer is not that of a hub of this version: {error}. Check the address, and the hub's version.",
-            status=reply.status,
-        ) from error
-
 
 def _composed(event: Mapping[str, Any]) -> dict[str, Any]:
     """The event as it is sent: checked as far as JSON could hide a mistake, and with an idempotency key."""
@@ -337,7 +322,7 @@ def _composed(event: Mapping[str, Any]) -> dict[str, Any]:
     if unknown:
         known = ", ".join(sorted(NewEvent.__optional_keys__))
         raise InvalidEventError(f"The event has no field {', '.join(map(repr, sorted(unknown)))}; it takes {known}.")
-    sent = _given(**{name: value for name, value in event.items() if name not in ("payload", "delay", "tags")})
+    sent = given(**{name: value for name, value in event.items() if name not in ("payload", "delay", "tags")})
     if event.get("payload") is not None:
         sent["payload"] = msgspec.Raw(dump(event["payload"]).encode())
     if event.get("delay") is not None:
@@ -347,10 +332,6 @@ def _composed(event: Mapping[str, Any]) -> dict[str, Any]:
         sent["tags"] = tags if isinstance(tags, str) else list(tags)
     sent.setdefault("idempotency_key", f"client-{uuid4().hex}")
     return sent
-
-
-def _given(**members: Any) -> dict[str, Any]:
-    return {name: value for name, value in members.items() if value is not None}
 
 
 def _claim(event: int | ClaimedEvent, fence: int | None) -> tuple[int, int | None]:

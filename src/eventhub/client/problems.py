@@ -10,6 +10,7 @@ import msgspec
 from eventhub.client.answers import ProblemDetails
 from eventhub.errors import (
     AlreadyReported,
+    BlockedDestination,
     ClaimLost,
     EventHubError,
     EventNotFound,
@@ -17,11 +18,15 @@ from eventhub.errors import (
     IdempotencyConflict,
     InvalidEventError,
     InvalidPayloadError,
+    InvalidSubscriberError,
     NotDeadError,
     NotProcessing,
     PayloadTooLargeError,
     RemoteError,
     ServerUnavailable,
+    SubscriberChanged,
+    SubscriberExists,
+    SubscriberNotFound,
     Unauthorized,
 )
 
@@ -32,6 +37,7 @@ AWAY: Final = frozenset({429, 502, 503, 504})
 
 _KINDS: Final[dict[str, type[EventHubError]]] = {
     "already-reported": AlreadyReported,
+    "blocked-destination": BlockedDestination,
     "body-too-large": PayloadTooLargeError,
     "claim-lost": ClaimLost,
     "idempotency-conflict": IdempotencyConflict,
@@ -42,6 +48,9 @@ _KINDS: Final[dict[str, type[EventHubError]]] = {
     "not-found": EventNotFound,
     "not-processing": NotProcessing,
     "payload-too-large": PayloadTooLargeError,
+    "subscriber-changed": SubscriberChanged,
+    "subscriber-exists": SubscriberExists,
+    "subscriber-not-found": SubscriberNotFound,
 }
 _STATUSES: Final[dict[int, type[RemoteError]]] = {401: Unauthorized, 403: Forbidden}
 _SHOWN: Final = 200
@@ -64,6 +73,8 @@ def error_of(problem: ProblemDetails, headers: Mapping[str, str]) -> EventHubErr
     known = _KINDS.get(problem.kind)
     if known is not None:
         return known(problem.detail)
+    if problem.kind == "invalid-subscriber":
+        return InvalidSubscriberError(problem.detail, field=(problem.pointer or "").lstrip("/").replace("/", "."))
     where = f" (at {problem.pointer})" if problem.pointer else ""
     kind = _STATUSES.get(problem.status, RemoteError)
     return kind(f"{problem.detail}{where}", status=problem.status, type=problem.type)

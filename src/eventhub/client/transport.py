@@ -91,6 +91,7 @@ class Transport:
         *,
         query: Mapping[str, str] | None = None,
         body: Any = None,
+        headers: Mapping[str, str] | None = None,
         repeatable: bool = True,
         wait: float = 0.0,
     ) -> Reply:
@@ -104,7 +105,7 @@ class Transport:
         backoff = Backoff(first=0.1, most=2.0)
         while True:
             try:
-                return await self._once(method, path, query, content, seconds=deadline - loop.time())
+                return await self._once(method, path, query, content, headers or {}, seconds=deadline - loop.time())
             except ServerUnavailable as error:
                 pause = max(backoff.pause(), error.retry_after or 0.0)
                 lost = isinstance(error, _AnswerLost) and not repeatable
@@ -113,10 +114,17 @@ class Transport:
             await asyncio.sleep(pause)
 
     async def _once(
-        self, method: str, path: str, query: Mapping[str, str] | None, content: bytes | None, *, seconds: float
+        self,
+        method: str,
+        path: str,
+        query: Mapping[str, str] | None,
+        content: bytes | None,
+        more: Mapping[str, str],
+        *,
+        seconds: float,
     ) -> Reply:
         aiohttp = self._aiohttp
-        headers: dict[str, str] = {} if content is None else {"Content-Type": "application/json"}
+        headers: dict[str, str] = {**more, **({} if content is None else {"Content-Type": "application/json"})}
         inject(headers)
         timeout = aiohttp.ClientTimeout(total=seconds, sock_connect=min(seconds, LONGEST_CONNECT))
         try:
