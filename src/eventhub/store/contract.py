@@ -321,9 +321,9 @@ class Store(Reading, Operating, Delivering):
     def _notify(self, queue: str | None) -> None:
         """Tell other processes, where the engine can."""
 
-    async def wait(self, queue: str, *, since: int, timeout: float) -> bool:
+    async def wait(self, queue: str, *, since: int, timeout: float, until_due: bool = True) -> bool:
         """Wait until there may be work, at most ``timeout`` seconds, and no longer than until something is due."""
-        due = await self.next_due()
+        due = await self.next_due() if until_due else None
         if due is not None:  # something that is due may be in other hands just now: look soon, but do not spin
             timeout = min(timeout, max(due, 0.01))
         return await self.wakeups.wait(queue, since=since, timeout=timeout)

@@ -41,6 +41,10 @@ class Delivering(ABC):
         """An id that nothing else has or will have."""
 
     @abstractmethod
+    async def hub_id(self) -> str:
+        """Which hub this is: 32 hexadecimal digits, made with its tables."""
+
+    @abstractmethod
     async def add_subscriber(self, row: SubscriberRow) -> SubscriberRow:
         """Keep a new subscriber under an id from ``next_id``; raises SubscriberExists when its name is taken."""
 

@@ -54,6 +54,10 @@ class PostgresDelivering(Store):
         ((number,),) = await self._read(SQL.take_ids, 1)
         return int(number)
 
+    async def hub_id(self) -> str:
+        ((text,),) = await self._read(SQL.hub_id)
+        return str(text)
+
     async def add_subscriber(self, row: SubscriberRow) -> SubscriberRow:
         columns = (row.id, row.name, row.document, row.sealed, row.status, row.reason, row.created_at, row.updated_at)
         if not await self._changing(SQL.add_subscriber, *columns):

@@ -293,10 +293,10 @@ class PostgresStore(PostgresReading, PostgresOperating, PostgresDelivering):
         buried = await self._bury_lost(lost, now, by_lease=False) if lost else set()
         return Tended(abandoned=len(rows), buried=tuple(sorted(buried)))
 
-    async def wait(self, queue: str, *, since: int, timeout: float) -> bool:
+    async def wait(self, queue: str, *, since: int, timeout: float, until_due: bool = True) -> bool:
         await self.open()  # a store that is closed listens no more
         self._signals.start()
-        return await super().wait(queue, since=since, timeout=timeout)
+        return await super().wait(queue, since=since, timeout=timeout, until_due=until_due)
 
 
 def _is_enough(rows: list[Any], limit: int, workers: list[str]) -> bool:

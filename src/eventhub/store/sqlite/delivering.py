@@ -54,6 +54,10 @@ class SqliteDelivering(Store):
         await self.open()
         return await self._write(lambda connection, _: int(connection.execute(SQL.take_ids, {"count": 1}).get))
 
+    async def hub_id(self) -> str:
+        ((text,),) = await self._read(SQL.hub_id)
+        return str(text)
+
     async def add_subscriber(self, row: SubscriberRow) -> SubscriberRow:
         times = micros(row.created_at), micros(row.updated_at)
         columns = (row.id, row.name, row.document, row.sealed, row.status, row.reason, *times)

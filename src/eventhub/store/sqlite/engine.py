@@ -166,11 +166,11 @@ class SqliteStore(SqliteReading, SqliteOperating, SqliteDelivering):
 
     # -------------------------------------------------------------- waiting
 
-    async def wait(self, queue: str, *, since: int, timeout: float) -> bool:
+    async def wait(self, queue: str, *, since: int, timeout: float, until_due: bool = True) -> bool:
         await self.open()  # a store that is closed watches no more
         if self._path != ":memory:" and (self._watcher is None or self._watcher.done()):
             self._watcher = asyncio.create_task(self._watch())
-        return await super().wait(queue, since=since, timeout=timeout)
+        return await super().wait(queue, since=since, timeout=timeout, until_due=until_due)
 
     async def _watch(self) -> None:
         """Wake everyone when the file was written by another process; a look costs microseconds."""

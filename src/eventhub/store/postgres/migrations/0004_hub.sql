@@ -19,6 +19,8 @@ CREATE TABLE eventhub.subscribers (
 );
 -- Grows with every change of any subscriber, so that whoever remembers them knows when to read them again.
 INSERT INTO eventhub.meta (key, value) VALUES ('subscribers', '0') ON CONFLICT DO NOTHING;
+-- Which hub this is, for consumers that hear from several.
+INSERT INTO eventhub.meta (key, value) VALUES ('hub', replace(gen_random_uuid()::text, '-', '')) ON CONFLICT DO NOTHING;
 
 -- Broadcast events that are not handed out yet: a marker is written with its event and goes with its deliveries.
 -- ``targets`` names subscribers, as JSON, when it is not for all that match; ``alone`` says that nobody works on the event

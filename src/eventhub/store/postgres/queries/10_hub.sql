@@ -1,3 +1,6 @@
+-- name: hub_id
+SELECT value FROM eventhub.meta WHERE key = 'hub';
+
 -- name: subscribers_version
 SELECT value::bigint FROM eventhub.meta WHERE key = 'subscribers';
 

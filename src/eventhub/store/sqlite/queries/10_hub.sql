@@ -1,3 +1,6 @@
+-- name: hub_id
+SELECT value FROM eventhub_meta WHERE key = 'hub';
+
 -- name: subscribers_version
 SELECT CAST(value AS INTEGER) FROM eventhub_meta WHERE key = 'subscribers';
 
