@@ -63,7 +63,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     port: Annotated[int, Meta(ge=0, le=65535, description="The port that it listens on; 0 takes a free one.")] = 8080
     workers: Annotated[int, Meta(ge=1, le=256, description="Server processes that share the port.")] = 1
     roles: Annotated[
-        str, Meta(min_length=1, description="What a server process does, with commas: api, janitor; or all.")
+        str,
+        Meta(min_length=1, description="What a process does, with commas: api, fanout, dispatcher, janitor; or all."),
     ] = "all"
     allowed_hosts: Annotated[
         str, Meta(description="Names, with commas, that clients may call the server by besides its own address.")
@@ -89,6 +90,21 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     forget_workers_days: Annotated[
         int, Meta(ge=1, le=36_500, description="Days after which a worker that is not seen any more is forgotten.")
     ] = 30
+    webhook_concurrency: Annotated[
+        int, Meta(ge=1, le=10_000, description="Webhooks that one dispatcher sends at the same time.")
+    ] = 500
+    circuit_failures: Annotated[
+        int, Meta(ge=1, description="Failures in a row after which a subscriber is left alone for a while.")
+    ] = 20
+    circuit_seconds: Annotated[float, Meta(ge=0, description="But not before it has been failing for this long.")] = (
+        60.0
+    )
+    keep_attempts_days: Annotated[
+        int, Meta(ge=0, le=36_500, description="Days that attempts at webhooks are remembered; 0 means for ever.")
+    ] = 30
+    keep_dead_days: Annotated[
+        int, Meta(ge=0, le=36_500, description="Days after which dead letters are purged; 0 means never.")
+    ] = 0
     rate_per_second: Annotated[
         float, Meta(ge=0, description="Requests a second that one key may make; 0 means no limit.")
     ] = 0.0
@@ -112,7 +128,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     def role_names(self) -> frozenset[str]:
         """What a server process does."""
         named = frozenset(role.strip() for role in self.roles.split(",") if role.strip())
-        known = ("api", "janitor")
+        known = ("api", "fanout", "dispatcher", "janitor")
         unknown = sorted(named - {*known, "all"})
         if unknown or not named:
             raise SettingsError(f"roles is {self.roles!r}; give all, or some of {', '.join(known)}, with commas.")
