@@ -13,7 +13,7 @@ import socket
 from collections.abc import Iterable
 from contextlib import suppress
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
-from typing import Any, Final
+from typing import Any, Final, Self
 from urllib.parse import urlsplit
 
 from eventhub.errors import BlockedDestination, SettingsError
@@ -51,10 +51,15 @@ _HERE: Final = ("127.0.0.1", "::1")
 
 
 class Destinations:
-    """The guard. ``allowed`` are networks that are refused otherwise, such as ``127.0.0.0/8`` for development."""
+    """The guard. ``allowed`` are networks that would be refused otherwise."""
 
-    def __init__(self, allowed: Iterable[str | Network] = ()) -> None:
-        self.allowed: tuple[Network, ...] = tuple(_network(each) for each in allowed)
+    def __init__(self, allowed: Iterable[Network] = ()) -> None:
+        self.allowed = tuple(allowed)
+
+    @classmethod
+    def parse(cls, allowed: Iterable[str]) -> Self:
+        """From texts such as ``127.0.0.0/8``, which is what development needs; raises SettingsError."""
+        return cls(_network(each) for each in allowed)
 
     def check_url(self, url: str) -> None:
         """Refuse a URL that can never be sent to; a name is looked up only when something is sent there."""
@@ -153,9 +158,7 @@ def _judged(address: Address) -> Address:
     return address
 
 
-def _network(given: str | Network) -> Network:
-    if isinstance(given, IPv4Network | IPv6Network):
-        return given
+def _network(given: str) -> Network:
     try:
         return ipaddress.ip_network(given)
     except ValueError as error:
