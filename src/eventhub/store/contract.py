@@ -20,6 +20,7 @@ from eventhub.errors import EventHubError, StoreClosed
 from eventhub.store.batching import Answer, Batcher
 from eventhub.store.delivering import Delivering
 from eventhub.store.messages import FANOUT
+from eventhub.store.messaging import Messaging
 from eventhub.store.operating import Operating
 from eventhub.store.portions import Portions
 from eventhub.store.reading import Reading
@@ -49,7 +50,7 @@ TEND_SHARE = 20
 """A look that took t seconds is not repeated before this many times t, so tending stays a small share of the work."""
 
 
-class Store(Reading, Operating, Delivering):
+class Store(Reading, Operating, Delivering, Messaging):
     """A database of events and deliveries. Opens itself on first use; faces share it.
 
     ``await store`` opens it at once, ``async with store`` opens it and closes it at the end.

@@ -54,8 +54,13 @@ class PostgresOperating(Store):
     async def purge_dead(
         self, *, older_than: timedelta, by: str = "dead_at", queue: str | None = None, now: datetime | None = None
     ) -> int:
-        ((count,),) = await self._read(SQL.purge, by, older_than, queue, now)
-        return int(count)
+        async def work(connection: Any) -> int:
+            events = [row[0] for row in await connection.fetch(SQL.purge, by, older_than, queue, now)]
+            await connection.execute(SQL.delete_events, events)
+            return len(events)
+
+        await self.open()
+        return await self._transact(work)
 
     async def unpark(self, queue: str, ordering_key: str, *, by: str, now: datetime | None = None) -> bool:
         lane = lane_id(queue, ordering_key)

@@ -11,7 +11,7 @@ from eventhub.store.sqlite.publishing import SQL, ids
 from eventhub.store.sqlite.settling import advance
 from eventhub.store.values import lane_id
 
-__all__ = ["purge_dead", "retry_dead", "unpark"]
+__all__ = ["delete_events", "purge_dead", "retry_dead", "unpark"]
 
 
 def retry_dead(connection: apsw.Connection, wanted: Sequence[int], by: str, now: int) -> set[int]:
@@ -40,11 +40,15 @@ def purge_dead(connection: apsw.Connection, cutoff: int, by: str, queue: str | N
     letters = list(connection.execute(SQL.purgeable, {"by": by, "cutoff": cutoff, "queue": queue}))
     if letters:
         connection.execute(SQL.delete_dead, {"ids": ids([letter[0] for letter in letters])})
-        dead = [letter[1] for letter in letters if letter[2]]
-        if dead:
-            connection.execute(SQL.delete_events, {"ids": ids(dead)})
-            connection.execute(SQL.delete_keys, {"ids": ids(dead)})
+        delete_events(connection, [letter[1] for letter in letters if letter[2]])
     return sum(letter[2] for letter in letters)
+
+
+def delete_events(connection: apsw.Connection, events: Sequence[int]) -> None:
+    """Those of the events that nothing needs any more go, and their keys are free."""
+    if events:
+        connection.execute(SQL.delete_events, {"ids": ids(events)})
+        connection.execute(SQL.delete_keys, {"ids": ids(events)})
 
 
 def unpark(connection: apsw.Connection, queue: str, key: str, by: str, now: int) -> bool:

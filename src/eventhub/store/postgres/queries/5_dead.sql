@@ -56,8 +56,7 @@ logged AS (
 SELECT delivery_id, route, event_id FROM letter;
 
 -- name: purge
--- Old dead letters go, and with them the events that nothing else needs, and those events' keys. An event is needed
--- while any delivery of it is open or to be made, and when one has completed. Parked ones hold a key and stay.
+-- Old dead letters go. Parked ones hold a key and stay, and so does what somebody retries at this moment.
 WITH old AS MATERIALIZED (
   SELECT l.id, l.event_id, l.retried_at IS NULL AS dead FROM eventhub.dead_letters l
   WHERE CASE $1::text WHEN 'dead_at' THEN l.dead_at ELSE l.created_at END <= coalesce($4, now()) - $2::interval
@@ -65,20 +64,22 @@ WITH old AS MATERIALIZED (
     AND NOT EXISTS (SELECT 1 FROM eventhub.deliveries d WHERE d.id = l.delivery_id AND d.state = 4)
   FOR UPDATE OF l SKIP LOCKED),
 letters AS (
-  DELETE FROM eventhub.dead_letters WHERE id IN (SELECT id FROM old)),
-facts AS (
-  DELETE FROM eventhub.events e WHERE e.id IN (SELECT event_id FROM old WHERE dead)
+  DELETE FROM eventhub.dead_letters WHERE id IN (SELECT id FROM old))
+SELECT event_id FROM old WHERE dead;
+
+-- name: delete_events
+-- With its last dead letter an event goes, and its key, unless any delivery of it is open or to be made, or has completed.
+-- A statement of its own, after the letters: a letter of the same event that was retried meanwhile is an open delivery now.
+WITH facts AS (
+  DELETE FROM eventhub.events e WHERE e.id = ANY ($1::bigint[])
     AND NOT EXISTS (SELECT 1 FROM eventhub.deliveries d WHERE d.id = e.id)
     AND NOT EXISTS (SELECT 1 FROM eventhub.deliveries d WHERE d.event_id = e.id AND d.subscriber IS NOT NULL)
     AND NOT EXISTS (SELECT 1 FROM eventhub.fanout f WHERE f.event_id = e.id)
     AND NOT EXISTS (SELECT 1 FROM eventhub.event_log g WHERE g.event_id = e.id AND g.action = 'COMPLETED')
-    AND NOT EXISTS (SELECT 1 FROM eventhub.dead_letters l
-                    WHERE l.event_id = e.id AND l.id NOT IN (SELECT id FROM old))
-  RETURNING e.route, e.idempotency_key),
-keys AS (
-  DELETE FROM eventhub.idempotency_keys k USING facts f JOIN eventhub.routes r ON r.id = f.route
-  WHERE f.idempotency_key IS NOT NULL AND k.scope = r.queue AND k.key = f.idempotency_key)
-SELECT count(*) FILTER (WHERE dead) FROM old;
+    AND NOT EXISTS (SELECT 1 FROM eventhub.dead_letters l WHERE l.event_id = e.id)
+  RETURNING e.route, e.idempotency_key)
+DELETE FROM eventhub.idempotency_keys k USING facts f JOIN eventhub.routes r ON r.id = f.route
+WHERE f.idempotency_key IS NOT NULL AND k.scope = r.queue AND k.key = f.idempotency_key;
 
 -- name: unpark
 -- Remove the dead head that holds a key; its dead letter stays.

@@ -1,0 +1,275 @@
+"""Messages and dead letters in PostgreSQL as people see and operate them; lanes are locked before messages, as ever."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime, timedelta
+from typing import Any, TypeVar
+
+from eventhub.core.lifecycle import Bury, Reason, State
+from eventhub.store.contract import Store
+from eventhub.store.message_rows import (
+    subscribers_in,
+    to_attempt,
+    to_blocked_key,
+    to_dead_letter,
+    to_gauge,
+    to_message,
+    to_stats,
+)
+from eventhub.store.messages import (
+    FANOUT,
+    HUB,
+    Attempt,
+    BlockedKey,
+    DeadFilter,
+    DeadLetter,
+    DeadLetterPage,
+    Message,
+    MessageFilter,
+    SubscriberStats,
+    consumer_of,
+)
+from eventhub.store.messaging import BEHIND, COUNTED, MOVED, NO_END, SAMPLE, Compose, HubGauges, statuses
+from eventhub.store.postgres import settling
+from eventhub.store.postgres.floors import Floors
+from eventhub.store.postgres.publishing import SQL, publish_calls
+from eventhub.store.postgres.reading import same
+from eventhub.store.routes import KnownRoutes
+from eventhub.store.values import Held, NewEvent, Report, Route, lane_id
+
+__all__ = ["PostgresMessaging"]
+
+R = TypeVar("R")
+
+
+class PostgresMessaging(Store):
+    """The part of the PostgreSQL store that people use to look after messages."""
+
+    _floors: Floors
+    _routes: dict[Route, int]
+
+    @abstractmethod
+    async def _read(self, query: str, *args: Any) -> list[Any]: ...
+    @abstractmethod
+    async def _transact(self, work: Callable[[Any], Awaitable[R]]) -> R: ...
+    @abstractmethod
+    async def _known_routes(self) -> KnownRoutes: ...
+    @abstractmethod
+    async def _learn_routes(self, wanted: set[Route]) -> None: ...
+
+    # --------------------------------------------------------------- reading
+
+    async def messages(self, wanted: MessageFilter) -> list[Message]:
+        before = NO_END if wanted.before_id is None else wanted.before_id
+        page = before, wanted.limit, statuses(wanted)
+        if wanted.event_id is not None:
+            rows = await self._read(SQL.event_messages, wanted.event_id, *page, wanted.subscriber)
+        else:
+            one = wanted.subscriber
+            whose = subscribers_in(await self._known_routes()) if one is None else [one]
+            rows = await self._read(SQL.messages_page, whose, *page)
+        return [to_message(row, same) for row in rows]
+
+    async def message(self, message_id: int) -> Message | None:
+        rows = await self._read(SQL.message, message_id)
+        return to_message(rows[0], same) if rows else None
+
+    async def attempts(self, message_id: int) -> list[Attempt]:
+        return [to_attempt(row, same) for row in await self._read(SQL.message_attempts, message_id)]
+
+    async def subscriber_stats(self, subscriber: int, *, now: datetime | None = None) -> SubscriberStats:
+        (numbers,) = await self._read(SQL.subscriber_numbers, subscriber, COUNTED, now)
+        return to_stats(numbers, await self._read(SQL.attempt_times, subscriber, SAMPLE, now), same)
+
+    async def blocked_keys(self, subscriber: int, *, limit: int = 50, after: str | None = None) -> list[BlockedKey]:
+        rows = await self._read(SQL.blocked_keys, subscriber, after, limit, BEHIND)
+        return [to_blocked_key(row, same) for row in rows]
+
+    async def hub_gauges(self) -> HubGauges:
+        rows = await self._read(SQL.hub_numbers, BEHIND)
+        ((dead,),) = await self._read(SQL.dead_count, COUNTED)
+        return HubGauges(subscribers=[to_gauge(row) for row in rows], dead_letters=dead)
+
+    # ------------------------------------------------------------------ keys
+
+    async def retry_key(self, subscriber: int, key: str, *, by: str, now: datetime | None = None) -> bool:
+        rows = await self._read(SQL.head_of_key, lane_id(consumer_of(subscriber), key), subscriber)
+        return bool(rows) and await self.retry_message(rows[0]["id"], by=by, now=now)
+
+    async def skip_key(self, subscriber: int, key: str, *, by: str, now: datetime | None = None) -> bool:
+        lane = lane_id(consumer_of(subscriber), key)
+
+        async def work(connection: Any) -> tuple[bool, settling.Freed]:
+            await connection.fetch(SQL.hold_lanes, [lane])
+            heads = await connection.fetch(SQL.head_of_key, lane, subscriber)
+            if not heads:
+                return False, []
+            buried = await _bury(connection, heads[0]["id"], Reason.SKIPPED, now)
+            if not await connection.fetch(SQL.unpark, lane, by, now):  # one that would not hold its key has left
+                if buried is None:
+                    return False, []
+                await _log(connection, buried, "SKIPPED", by, now)
+            return True, await settling.advance(connection, [lane], now)
+
+        return await self._free(work)
+
+    async def unpark_key(self, subscriber: int, key: str, *, by: str, now: datetime | None = None) -> bool:
+        done = await self.unpark(consumer_of(subscriber), key, by=by, now=now)
+        if done:
+            self._announce(HUB)
+        return done
+
+    # -------------------------------------------------------------- messages
+
+    async def retry_message(self, message_id: int, *, by: str, now: datetime | None = None) -> bool:
+        freed = await self._read(SQL.hasten, message_id, by, now)
+        if freed:
+            self._floors.lower([(row[0], row[1]) for row in freed])
+            self._announce(HUB)
+            return True
+        letter = await self.dead_letter(message_id)
+        if letter is None or letter.subscriber is None or letter.retried_at is not None:
+            return False
+        return bool(await self.retry_dead([message_id], by=by, now=now))
+
+    async def cancel_message(self, message_id: int, *, by: str, now: datetime | None = None) -> bool:
+        async def act(connection: Any) -> bool:
+            return bool(await connection.fetch(SQL.cancel_message, message_id, by, now))
+
+        return await self._decide(message_id, act, now)
+
+    async def bury_message(self, message_id: int, *, by: str, now: datetime | None = None) -> bool:
+        async def act(connection: Any) -> bool:
+            buried = await _bury(connection, message_id, Reason.MANUAL, now)
+            if buried is not None:
+                await _log(connection, buried, "RESET", by, now, error=MOVED)
+            return buried is not None
+
+        return await self._decide(message_id, act, now)
+
+    async def _decide(self, message_id: int, act: Callable[[Any], Awaitable[bool]], now: datetime | None) -> bool:
+        """Lock the key of a message, which it has for life, and then the message; afterwards the key goes on."""
+
+        async def work(connection: Any) -> tuple[bool, settling.Freed]:
+            rows = await connection.fetch(SQL.open_message, message_id)
+            if not rows:
+                return False, []
+            lane = rows[0]["lane"]
+            if lane is not None:
+                await connection.fetch(SQL.hold_lanes, [lane])
+            await connection.fetch(SQL.hold_deliveries, [message_id])
+            done = await act(connection)
+            return done, await settling.advance(connection, [lane], now) if done and lane is not None else []
+
+        return await self._free(work)
+
+    async def _free(self, work: Callable[[Any], Awaitable[tuple[bool, settling.Freed]]]) -> bool:
+        await self.open()
+        done, freed = await self._transact(work)
+        self._floors.lower(freed)
+        if freed:
+            self._announce(HUB)
+        return done
+
+    # ---------------------------------------------------------- dead letters
+
+    async def dead_letters(self, wanted: DeadFilter) -> DeadLetterPage:
+        before = NO_END if wanted.before_id is None else wanted.before_id
+        rows = await self._read(SQL.letters_latest, *_fitting(wanted), before, wanted.limit, wanted.offset)
+        ((total,),) = await self._read(SQL.count_fitting, *_fitting(wanted), COUNTED, False)
+        return DeadLetterPage([to_dead_letter(row, same) for row in rows], total)
+
+    async def count_dead(self, wanted: DeadFilter) -> int:
+        ((count,),) = await self._read(SQL.count_fitting, *_fitting(wanted), None, True)
+        return int(count)
+
+    async def dead_letter(self, delivery_id: int) -> DeadLetter | None:
+        rows = await self._read(SQL.letter, delivery_id)
+        return to_dead_letter(rows[0], same) if rows else None
+
+    async def announce_dead(self, compose: Compose, *, limit: int = 100, now: datetime | None = None) -> int:
+        async def work(connection: Any) -> tuple[int, Sequence[NewEvent], set[Route]]:
+            rows = await connection.fetch(SQL.unannounced, limit)
+            if not rows:
+                return 0, [], set()
+            letters = [to_dead_letter(row, same) for row in rows]
+            events = compose(letters)
+            unknown = {event.route for event in events} - self._routes.keys()
+            if unknown:
+                return 0, [], unknown
+            if events:
+                (answer,) = await publish_calls(connection, [events], self._routes, now)
+                if isinstance(answer, Exception):
+                    raise answer
+            await connection.execute(SQL.mark_announced, [letter.letter_id for letter in letters])
+            return len(letters), events, set()
+
+        await self.open()
+        count, events, unknown = await self._transact(work)
+        while unknown:  # a route is made known in a transaction of its own
+            await self._learn_routes(unknown)
+            count, events, unknown = await self._transact(work)
+        for queue in {event.route.queue for event in events if event.work} | {FANOUT for e in events if e.broadcast}:
+            self._announce(queue)
+        return count
+
+    # ------------------------------------------------------------- portions
+
+    async def _last_letter(self) -> int:
+        ((last,),) = await self._read(SQL.last_letter)
+        return int(last)
+
+    async def _oldest_dead(
+        self, wanted: DeadFilter, *, after: int, last: int, limit: int, retry: bool
+    ) -> list[tuple[int, int]]:
+        rows = await self._read(SQL.letters_oldest, *_fitting(wanted), after, last, limit, retry)
+        return [(row[0], row[1]) for row in rows]
+
+    async def _purge_letters(self, letters: Sequence[int]) -> int:
+        async def work(connection: Any) -> int:
+            rows = await connection.fetch(SQL.purge_letters, letters)
+            await connection.execute(SQL.delete_events, [row[0] for row in rows])
+            return len(rows)
+
+        return await self._transact(work)
+
+    async def _prune_attempts(self, older_than: timedelta, limit: int, now: datetime | None) -> int:
+        ((count,),) = await self._read(SQL.prune_attempts, older_than, limit, now)
+        return int(count)
+
+
+async def _bury(connection: Any, message_id: int, reason: Reason, now: datetime | None) -> Any | None:
+    """Give up a message whose key is locked, whoever holds it; the row as it was, or None when it is not open."""
+    await connection.fetch(SQL.hold_deliveries, [message_id])
+    rows = await connection.fetch(SQL.open_message, message_id)
+    if not rows or rows[0]["state"] == State.PARKED:
+        return None
+    row = rows[0]
+    leased = row["state"] == State.LEASED
+    report = Report(Held(row["id"], row["fence"], row["lane"]), Bury(None, reason), leased=leased)
+    await settling.bury(connection, [report], now, last_action="FAILED")
+    return row
+
+
+async def _log(
+    connection: Any, row: Any, action: str, by: str, now: datetime | None, *, error: str | None = None
+) -> None:
+    await connection.execute(
+        SQL.log_operator, row["event_id"], row["id"], action, by, row["attempts"], row["fence"], error, now
+    )
+
+
+def _fitting(wanted: DeadFilter) -> tuple[Any, ...]:
+    """The filter as the statements take it, without pages."""
+    return (
+        None if wanted.ids is None else list(wanted.ids),
+        wanted.queue,
+        wanted.subscriber,
+        wanted.type,
+        wanted.reason,
+        wanted.error,
+        wanted.dead_since,
+        wanted.dead_until,
+    )
