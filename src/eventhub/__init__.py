@@ -7,11 +7,13 @@ from eventhub.bus import DLQInspector, EventBus
 from eventhub.core.events import DeadEvent, Event, QueuedEvent, Status
 from eventhub.core.outcomes import PermanentError, Success, TransientError
 from eventhub.core.retry import RetryPolicy
+from eventhub.core.subscribers import Subscriber
 from eventhub.queue import EventManager, EventQueue, IdempotencyGuard
 from eventhub.store import Store, open_store
 
 if TYPE_CHECKING:
     from eventhub.client import Client, Worker
+    from eventhub.hub import Hub
 
 __all__ = [
     "Client",
@@ -21,12 +23,14 @@ __all__ = [
     "EventBus",
     "EventManager",
     "EventQueue",
+    "Hub",
     "IdempotencyGuard",
     "PermanentError",
     "QueuedEvent",
     "RetryPolicy",
     "Status",
     "Store",
+    "Subscriber",
     "Success",
     "TransientError",
     "Worker",
@@ -41,6 +45,10 @@ def __getattr__(name: str) -> Any:
         from eventhub import client
 
         return getattr(client, name)
+    if name == "Hub":
+        from eventhub.hub import Hub
+
+        return Hub
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

@@ -3,8 +3,10 @@
 import asyncio
 from datetime import timedelta
 
-from eventhub.hub.janitor import Janitor
+from eventhub.hub.janitor import Janitor, Keeping
+from eventhub.hub.notices import Notices
 from eventhub.store import open_store
+from eventhub.store.composing import Composer
 from eventhub.store.values import Sighting
 
 
@@ -13,8 +15,8 @@ async def test_workers_that_were_not_seen_for_long_are_forgotten() -> None:
         now = await store.now()
         for days in (1, 8, 31):
             await store.see_workers([Sighting("work", f"{days} days ago", "POLLED")], now=now - timedelta(days=days))
-        for forget, left in (({}, 2), ({"forget_workers": timedelta(days=7)}, 1)):
-            janitor = Janitor(store, **forget)
+        for keeping, left in ((Keeping(), 2), (Keeping(workers=timedelta(days=7)), 1)):
+            janitor = Janitor(store, Notices(store, Composer("work")), keeping)
             janitor.start()
             while await store.count_workers("work") > left:  # noqa: ASYNC110 - the janitor tells nobody
                 await asyncio.sleep(0.01)

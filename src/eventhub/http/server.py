@@ -15,12 +15,12 @@ import signal
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from datetime import timedelta
 from pathlib import Path
 from types import FrameType
 from typing import Final
 
 import uvicorn
+import uvloop
 
 from eventhub.config import Loaded, Settings
 from eventhub.errors import SettingsError
@@ -30,7 +30,7 @@ from eventhub.http.gate import is_loopback
 from eventhub.http.processes import Processes
 from eventhub.http.protocol import LimitedProtocol
 from eventhub.http.service import Service
-from eventhub.hub import Janitor
+from eventhub.hub.serving import run_roles
 from eventhub.keys import KeyRing
 from eventhub.secret_file import locate, read_or_create
 from eventhub.store import Store
@@ -49,9 +49,10 @@ def serve(loaded: Loaded) -> int:
     """Serve until told to stop; returns the exit code."""
     os.umask(0o077)  # what a server writes is its own
     settings, store = loaded.settings, open_named(loaded.settings)
-    if "api" not in settings.role_names:
-        return asyncio.run(_keep_house(settings, store))
     secret = locate(loaded, store)
+    if "api" not in settings.role_names:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            return runner.run(run_roles(settings, store, read_or_create(secret)))
     asyncio.run(_check_start(settings, store, secret))
     listening = _listen(settings)
     if settings.workers > 1:
@@ -65,20 +66,6 @@ def _announce(listening: socket.socket, settings: Settings) -> None:
     address = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
     log.info("listening", address=address, processes=settings.workers)
     print(f"Event Hub listens on {address}", flush=True)  # noqa: T201 - scripts wait for this line
-
-
-async def _keep_house(settings: Settings, store: Store) -> int:
-    """A process that answers no requests."""
-    loop, told = asyncio.get_running_loop(), asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, told.set)
-    async with store:
-        janitor = Janitor(store, forget_workers=timedelta(days=settings.forget_workers_days))
-        janitor.start()
-        log.info("keeping house", store=store.name)
-        await told.wait()
-        await janitor.stop()
-    return 0
 
 
 async def _check_start(settings: Settings, store: Store, secret: Path) -> None:

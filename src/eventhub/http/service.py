@@ -11,7 +11,11 @@ from eventhub.http.gate import Gate
 from eventhub.http.limits import Backlog, DiskReserve, TokenBuckets
 from eventhub.http.problems import Problem
 from eventhub.http.publishing import Publisher
-from eventhub.hub import Janitor
+from eventhub.hub.crew import Crew
+from eventhub.hub.destinations import Destinations
+from eventhub.hub.sealing import Vault
+from eventhub.hub.serving import crew_settings
+from eventhub.hub.subscribers import SubscriberBook
 from eventhub.keys import NOBODY, OWNER, KeyRing
 from eventhub.observe.metrics import Metrics
 from eventhub.queue.work import WorkQueue
@@ -41,16 +45,24 @@ class Service:
         self._backlog = Backlog(store, settings.max_backlog)
         file = Path(store.url) if store.engine == "sqlite" and store.url != ":memory:" else None
         self._disk = DiskReserve(file, settings.min_free_disk_mb)
-        self.metrics = Metrics(store, waiting=lambda: self.work.room.waiting)
+        destinations = Destinations(settings.private_networks)
+        self.book = SubscriberBook(store, Vault(secret), destinations, queue=settings.work_queue)
+        self.crew = Crew(
+            store,
+            self.book,
+            destinations,
+            queue=settings.work_queue,
+            roles=settings.role_names - {"api"},
+            settings=crew_settings(settings),
+        )
+        self.metrics = Metrics(store, waiting=lambda: self.work.room.waiting, numbers=self.crew.numbers)
         self.gate = Gate(self)
         self.documents = Documents(b"", b"", b"")
-        self._janitor = Janitor(store, forget_workers=timedelta(days=settings.forget_workers_days))
         self.stopping = False
 
     async def start(self) -> None:
         await self.store.open()
-        if "janitor" in self.settings.role_names:
-            self._janitor.start()
+        await self.crew.start()
 
     def stop_taking(self) -> None:
         """No more work is handed out: whoever waits for some is told that there is none."""
@@ -59,7 +71,7 @@ class Service:
 
     async def close(self) -> None:
         self.stop_taking()
-        await self._janitor.stop()
+        await self.crew.stop()
         await self.work.close()
         await self._backlog.close()
         await self.keys.close()

@@ -1,70 +1,70 @@
-"""Keeping house: due retries become ready and abandoned claims are taken back, also when nobody asks for work.
+"""Keeping house: due retries become ready, abandoned claims are taken back, the dead are announced, the old goes.
 
-Workers that were not seen for long are forgotten.
-
-Any number of janitors may run; each step is a guarded statement, so every delivery is looked after once.
+Any number of janitors may run; each step is a guarded statement, so everything is looked after once.
 """
 
 from __future__ import annotations
 
-import asyncio
 from datetime import timedelta
 from time import monotonic
 from typing import Final
 
-from eventhub.errors import StoreClosed, StoreError
+import msgspec
+
 from eventhub.handling.logs import get_logger
+from eventhub.hub.looping import Loop
+from eventhub.hub.notices import Notices
 from eventhub.store import Store
 
-__all__ = ["Janitor"]
+__all__ = ["Janitor", "Keeping"]
 
 log = get_logger("eventhub.hub")
 
 LONGEST_REST: Final = 1.0
 SHORTEST_REST: Final = 0.05
-AFTER_TROUBLE: Final = 5.0
-FORGET_WORKERS: Final = timedelta(days=30)
-FORGET_EVERY: Final = 3600.0
+CLEAN_EVERY: Final = 3600.0
 
 
-class Janitor:
+class Keeping(msgspec.Struct, frozen=True, kw_only=True):
+    """How long things are kept; None means for ever."""
+
+    workers: timedelta = timedelta(days=30)
+    """Workers that are not seen any more."""
+    attempts: timedelta | None = timedelta(days=30)
+    """The stories of attempts at messages."""
+    dead: timedelta | None = None
+    """Dead letters that nobody has retried."""
+
+
+class Janitor(Loop):
     """Tends a store until it is stopped."""
 
-    def __init__(self, store: Store, *, forget_workers: timedelta = FORGET_WORKERS) -> None:
-        self._store = store
-        self._forget_workers = forget_workers
-        self._forget_at = 0.0
-        self._task: asyncio.Task[None] | None = None
+    name = "janitor"
 
-    def start(self) -> None:
-        self._task = asyncio.create_task(self._run(), name="eventhub-janitor")
+    def __init__(self, store: Store, notices: Notices, keeping: Keeping = Keeping()) -> None:  # noqa: B008 - frozen
+        super().__init__(store)
+        self._notices, self._keeping = notices, keeping
+        self._clean_at = 0.0
 
-    async def stop(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
-            self._task = None
-
-    async def _run(self) -> None:
-        while True:
-            try:
-                await asyncio.sleep(await self._tend())
-            except StoreClosed:
-                return
-            except Exception as error:
-                known = isinstance(error, StoreError)
-                log.warning("keeping house failed", error=f"{type(error).__name__}: {error}", exc_info=not known)
-                await asyncio.sleep(AFTER_TROUBLE)
-
-    async def _tend(self) -> float:
-        """One round; returns how long to rest."""
-        if monotonic() >= self._forget_at:
-            await self._store.forget_workers(unseen=self._forget_workers)
-            self._forget_at = monotonic() + FORGET_EVERY
+    async def work(self) -> float:
+        if monotonic() >= self._clean_at:
+            await self._clean()
+            self._clean_at = monotonic() + CLEAN_EVERY
         tended = await self._store.tend()
         if tended.buried:
-            log.warning("workers lost for good", events=list(tended.buried))
-        if tended.total:
+            log.warning("workers_lost_for_good", deliveries=list(tended.buried))
+        announced = await self._notices.announce_dead()
+        if tended.total or announced:
             return SHORTEST_REST
         due = await self._store.next_due()
         return LONGEST_REST if due is None else min(max(due, SHORTEST_REST), LONGEST_REST)
+
+    async def _clean(self) -> None:
+        keeping = self._keeping
+        gone = {"workers": await self._store.forget_workers(unseen=keeping.workers)}
+        if keeping.attempts is not None:
+            gone["attempts"] = await self._store.prune_attempts(older_than=keeping.attempts)
+        if keeping.dead is not None:
+            gone["dead_letters"] = await self._store.purge_dead(older_than=keeping.dead)
+        if any(gone.values()):
+            log.info("old_things_gone", **gone)

@@ -1,0 +1,247 @@
+"""The dispatcher: claims messages for many subscribers at once, sends them side by side, and reports how each went.
+
+    claim, with room for each ─▶ sign and send ─▶ judge the answer ─▶ settle, many in one commit
+        ▲                                                                  │
+        └──────────────── a place is free, something is due ◀──────────────┘
+
+Nothing is taken for a subscriber that is paused, disabled or resting; its messages wait in the store, unharmed. Nobody
+gets so many places that others would go without, so a consumer that hangs delays its own messages only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from datetime import timedelta
+from typing import Final
+
+import msgspec
+
+from eventhub.core.lifecycle import Bury, Complete, Outcome, Release, Retry
+from eventhub.core.verdicts import judge
+from eventhub.errors import StoreClosed, StoreError
+from eventhub.handling.backoff import Backoff
+from eventhub.handling.logs import get_logger
+from eventhub.hub.attempts import compose, story
+from eventhub.hub.lines import Line
+from eventhub.hub.looping import Loop
+from eventhub.hub.notices import Notices
+from eventhub.hub.numbers import Numbers
+from eventhub.hub.pace import shared_out
+from eventhub.hub.roster import Roster
+from eventhub.hub.sending import Sender, WebhookAnswer
+from eventhub.store import Store
+from eventhub.store.messages import HUB, MessageClaim, WantedMessages, routes_of
+from eventhub.store.values import Held, Report
+from eventhub.store.workers import retire
+
+__all__ = ["Dispatcher", "DispatcherTuning"]
+
+log = get_logger("eventhub.hub")
+
+LONGEST_REST: Final = 0.5
+SHORTEST_REST: Final = 0.001
+TEND_EVERY: Final = 0.1
+GATHER: Final = 0.005
+"""Seconds in which ended requests come together before the next claim: each costs as much as many."""
+TENTH: Final = 0.1
+
+
+class DispatcherTuning(msgspec.Struct, frozen=True, kw_only=True):
+    """How much one dispatcher does at once, and how long it may take to stop."""
+
+    concurrency: int = 500
+    shutdown_timeout: float = 15.0
+
+
+class Dispatcher(Loop):
+    """Sends the messages of a store until it is stopped."""
+
+    name = "dispatcher"
+
+    def __init__(
+        self,
+        store: Store,
+        roster: Roster,
+        sender: Sender,
+        notices: Notices,
+        numbers: Numbers,
+        *,
+        tuning: DispatcherTuning = DispatcherTuning(),  # noqa: B008 - frozen
+    ) -> None:
+        super().__init__(store)
+        self._roster, self._sender = roster, sender
+        self._notices, self._numbers, self._tuning = notices, numbers, tuning
+        self._worker = roster.worker
+        self._under_way: dict[asyncio.Task[None], tuple[Line, MessageClaim]] = {}
+        self._turn = 0
+        self._tend_at = 0.0
+        self._hub = ""
+        self._full = False
+        self._mark = 0
+
+    # ------------------------------------------------------------------ loop
+
+    async def work(self) -> float | None:
+        self._mark = self._store.wakeups.mark(HUB)  # before the look, so that no wake-up is lost
+        if not self._hub:
+            self._hub = await self._store.hub_id()
+        await self._roster.refresh()
+        await self._tend()
+        if await self._claim():
+            await asyncio.sleep(GATHER)
+            return None
+        waits = [line.wait for line in self._roster.lines.values()]
+        return max(min([LONGEST_REST, *(wait for wait in waits if wait is not None)]), SHORTEST_REST)
+
+    async def rest(self, seconds: float) -> None:
+        if not await self._store.wait(HUB, since=self._mark, timeout=seconds):
+            self._tend_at = 0.0
+
+    async def _tend(self) -> None:
+        if time.monotonic() >= self._tend_at:
+            self._tend_at = time.monotonic() + TEND_EVERY
+            await self._store.tend()
+
+    async def _claim(self) -> int:
+        self._turn += 1
+        lines = self._roster.lines
+        for line in lines.values():
+            if line.may_probe:
+                await self._roster.probe(line)
+        given = shared_out(list(lines.values()), self._tuning.concurrency, self._turn)
+        self._full = not given
+        if not given:
+            return 0
+        wanted = [WantedMessages(line.row.id, count) for line, count in given]
+        lease = max(line.ready.subscriber.lease for line, _ in given)
+        claims = await self._store.claim_messages(
+            wanted,
+            worker=self._worker,
+            lease=lease,
+            roll=random.random(),  # noqa: S311 - fairness, not secrecy
+        )
+        self._numbers.claimed += len(claims)
+        taken = dict.fromkeys((line.row.id for line, _ in given), 0)
+        for claim in claims:
+            taken[claim.subscriber] += 1
+        for line, count in given:
+            line.hungry = taken[line.row.id] >= count
+            line.taken(taken[line.row.id])
+        for claim in claims:
+            self._begin(lines[claim.subscriber], claim)
+        return len(claims)
+
+    def _begin(self, line: Line, claim: MessageClaim) -> None:
+        task = asyncio.create_task(self._deliver(line, claim))
+        self._under_way[task] = (line, claim)
+        self._numbers.in_flight += 1
+        task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        line, claim = self._under_way.pop(task)
+        self._numbers.in_flight -= 1
+        if line.hungry or self._full:
+            self._store.wakeups.wake(HUB)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("attempt_broke_off", message_id=claim.held.id, error=str(error), exc_info=error)
+
+    # --------------------------------------------------------------- deliver
+
+    async def _deliver(self, line: Line, claim: MessageClaim) -> None:
+        ready = line.ready
+        request = compose(claim, ready, hub=self._hub, timestamp=int(time.time()))
+        try:
+            answer = await self._sender.send(request)
+        except BaseException:
+            line.dropped()
+            raise
+        verdict = judge(answer, ready.subscriber, attempts=claim.attempts, roll=random.uniform(-1, 1))  # noqa: S311
+        self._numbers.attempted(answer.status, answer.failure, answer.total_ms / 1000)
+        detail = story(request, answer, attempt=claim.attempts, worker=self._worker)
+        again = routes_of(claim.subscriber)[1]
+        accepted = await self._settle(Report(claim.held, verdict.outcome, detail=detail, again=again))
+        tripped = line.ended(delivered=verdict.delivered)
+        self._count(claim, verdict.outcome, accepted=accepted)
+        await self._consequences(
+            line, claim, answer, delivered=verdict.delivered, gone=verdict.disables, tripped=tripped
+        )
+
+    async def _settle(self, report: Report) -> bool:
+        """Write the outcome; while the database is away the claim is kept and the report tried again."""
+        backoff = Backoff()
+        while True:
+            try:
+                (settled,) = await self._store.settle([report], queue=HUB)
+            except StoreClosed:
+                return False
+            except StoreError as error:
+                pause = backoff.pause()
+                log.warning(
+                    "settle_failed", message_id=report.held.id, retry_in_ms=round(pause * 1000), error=str(error)
+                )
+                await asyncio.sleep(pause)
+            else:
+                return settled.accepted
+
+    def _count(self, claim: MessageClaim, outcome: Outcome, *, accepted: bool) -> None:
+        if not accepted:
+            self._numbers.lost += 1
+            log.warning("claim_lost", message_id=claim.held.id, event_id=claim.event_id)
+        elif isinstance(outcome, Complete):
+            self._numbers.arrived(max(time.time() - claim.created_at.timestamp(), 0.0))
+        elif isinstance(outcome, Retry):
+            self._numbers.retried += 1
+        elif isinstance(outcome, Bury):
+            self._numbers.died(str(outcome.reason))
+        if accepted and not isinstance(outcome, Complete):
+            log.warning(
+                "delivery_failed",
+                message_id=claim.held.id,
+                event_id=claim.event_id,
+                subscriber=claim.subscriber,
+                attempt=claim.attempts,
+                error=getattr(outcome, "error", None),
+                delay_ms=round(outcome.delay.total_seconds() * 1000) if isinstance(outcome, Retry) else None,
+            )
+
+    async def _consequences(
+        self, line: Line, claim: MessageClaim, answer: WebhookAnswer, *, delivered: bool, gone: bool, tripped: bool
+    ) -> None:
+        """What an answer means for the subscriber as a whole; the message itself is settled already."""
+        try:
+            if gone:
+                await self._notices.disable(line.row, f"It answered {answer.status} to message {claim.held.id}.")
+            elif delivered and line.open:
+                await self._notices.recovered(line.row)
+            elif tripped and await self._roster.trip(line):
+                self._numbers.circuits_opened += 1
+                log.warning("circuit_opened", subscriber=line.row.name, error=answer.error or f"HTTP {answer.status}")
+        except StoreError as error:  # another answer like it will come
+            log.warning("subscriber_not_changed", subscriber=line.row.name, error=str(error))
+
+    # ------------------------------------------------------------------ stop
+
+    async def stop(self) -> None:
+        """Take no more, let what is under way end, give back what takes too long; then it is as if never taken."""
+        await super().stop()
+        if self._under_way:
+            await asyncio.wait(self._under_way, timeout=self._tuning.shutdown_timeout)
+        left = dict(self._under_way)
+        for task in left:
+            task.cancel()
+        if left:
+            await asyncio.wait(left, timeout=TENTH * 10)
+            await self._give_back([(line, claim) for line, claim in left.values()])
+        await self._roster.leave()
+        retire(self._worker)
+
+    async def _give_back(self, left: list[tuple[Line, MessageClaim]]) -> None:
+        """Uncharged; but a message that may be sent once only has been, so it is left to its lease and dies."""
+        held: list[Held] = [c.held for line, c in left if line.ready.subscriber.guarantee != "at_most_once"]
+        try:
+            await self._store.settle([Report(one, Release(timedelta(0))) for one in held], queue=HUB)
+            self._numbers.released += len(held)
+        except StoreError as error:  # then their leases end
+            log.warning("messages_not_released", message_ids=[one.id for one in held], error=str(error))

@@ -1,0 +1,110 @@
+"""The subscribers that a dispatcher serves and the dispatchers it shares them with, kept up to date."""
+
+from __future__ import annotations
+
+import time
+from datetime import datetime, timedelta
+from typing import Final
+
+from eventhub.handling.logs import get_logger
+from eventhub.hub.lines import CircuitRules, Line
+from eventhub.hub.pace import share_of
+from eventhub.hub.subscribers import SubscriberBook
+from eventhub.store import Store
+from eventhub.store.messages import HUB
+from eventhub.store.values import Sighting
+from eventhub.store.workers import new_worker
+
+__all__ = ["Roster"]
+
+log = get_logger("eventhub.hub")
+
+LOOK_EVERY: Final = 0.05
+"""Seconds between two looks whether any subscriber has changed."""
+READ_EVERY: Final = 30.0
+"""Seconds after which they are read anyway: secrets end by the clock."""
+SEEN_EVERY: Final = 5.0
+GONE_AFTER: Final = timedelta(seconds=15)
+DISPATCHING: Final = "DISPATCHING"
+LEFT: Final = "LEFT"
+
+
+class Roster:
+    """One dispatcher's lines, one for each subscriber."""
+
+    def __init__(self, store: Store, book: SubscriberBook, rules: CircuitRules) -> None:
+        self.worker = new_worker()
+        self.lines: dict[int, Line] = {}
+        self._store, self._book, self._rules = store, book, rules
+        self._version: int | None = None
+        self._workers: list[str] = [self.worker]
+        self._look_at = self._read_at = self._see_at = 0.0
+
+    async def refresh(self) -> None:
+        """Follow what has changed; most often that is one small question, or none."""
+        now = time.monotonic()
+        changed = False
+        if now >= self._see_at:
+            self._see_at = now + SEEN_EVERY
+            changed = await self._meet()
+        if now >= self._look_at or changed:
+            self._look_at = now + LOOK_EVERY
+            if changed or now >= self._read_at or await self._store.subscribers_version() != self._version:
+                self._read_at = now + READ_EVERY
+                await self._read()
+
+    async def _meet(self) -> bool:
+        """Be seen by the other dispatchers and see them; whether there are others than before.
+
+        What one held that has died on this machine need not wait for its lease.
+        """
+        recovered = await self._store.recover(HUB)
+        if recovered.total:
+            log.warning("recovered", messages=recovered.abandoned, worker_lost=list(recovered.buried))
+        await self._store.see_workers([Sighting(HUB, self.worker, DISPATCHING)])
+        seen = await self._store.workers(HUB, limit=1000)
+        live = sorted(
+            worker.name
+            for worker in seen
+            if worker.last_action == DISPATCHING and worker.silent is not None and worker.silent < GONE_AFTER
+        )
+        before, self._workers = self._workers, live
+        return before != live
+
+    async def _read(self) -> None:
+        self._version, rows = await self._store.subscribers()
+        now = await self._store.now()
+        lines: dict[int, Line] = {}
+        for row in rows:
+            ready = self._book.ready(row, now)
+            if ready is None:
+                continue
+            most = share_of(ready.subscriber.max_in_flight, self.worker, self._workers, row.id)
+            resting = _until(row.circuit_until, now)
+            line = self.lines.get(row.id)
+            if line is None:
+                line = Line(row, ready, most=most, resting=resting, rules=self._rules)
+            else:
+                line.update(row, ready, most=most, resting=resting)
+            lines[row.id] = line
+        self.lines = lines
+
+    async def trip(self, line: Line) -> bool:
+        """Let everybody leave this subscriber alone for a while."""
+        opened = await self._store.open_circuit(line.row.id, self._rules.rest_after(line.row.circuit_opens))
+        self._look_at = 0.0
+        return opened
+
+    async def probe(self, line: Line) -> None:
+        """The rest is over: if nobody else does, try one message."""
+        rest = self._rules.rest_after(line.row.circuit_opens)
+        line.rested(rest)
+        line.probing = await self._store.take_probe(line.row.id, rest)
+
+    async def leave(self) -> None:
+        """The others need not wait for the silence to tell them."""
+        await self._store.see_workers([Sighting(HUB, self.worker, LEFT)])
+
+
+def _until(moment: datetime | None, now: datetime) -> float:
+    return 0.0 if moment is None else max((moment - now).total_seconds(), 0.0)

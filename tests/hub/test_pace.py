@@ -1,0 +1,83 @@
+"""How much a dispatcher takes on."""
+
+import math
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eventhub.hub.pace import Tokens, share_of, shared_out
+
+
+class Line:
+    def __init__(self, room: int, in_flight: int = 0, *, hungry: bool = False) -> None:
+        self.room, self.in_flight, self.hungry = room, in_flight, hungry
+
+
+lines = st.builds(Line, st.integers(0, 50), st.integers(0, 20), hungry=st.booleans())
+
+
+@given(st.lists(lines, max_size=40), st.integers(1, 600), st.integers(0, 1000))
+def test_never_more_places_than_there_are_nor_than_anyone_has_room_for(several: list[Line], places: int, turn: int):
+    given_out = shared_out(several, places, turn)
+    assert all(0 < count <= line.room for line, count in given_out)
+    free = places - sum(line.in_flight for line in several)
+    assert sum(count for _, count in given_out) <= max(free, 0)
+    assert len({id(line) for line, _ in given_out}) == len(given_out)
+
+
+def test_a_line_that_hangs_never_takes_the_places_of_others():
+    hanging = Line(room=468, in_flight=32, hungry=True)
+    others = [Line(room=32, hungry=True) for _ in range(49)]
+    given_out = {id(line): count for line, count in shared_out([hanging, *others], 500, 0)}
+    assert id(hanging) not in given_out
+    assert all(given_out[id(line)] >= 9 for line in others)
+
+
+def test_a_single_busy_line_gets_most_beside_many_quiet_ones():
+    busy = Line(room=100, hungry=True)
+    given_out = dict(shared_out([busy, *[Line(room=32) for _ in range(1000)]], 400, 7))
+    assert given_out[busy] == 100
+
+
+def test_all_get_their_turn_when_there_are_more_lines_than_places():
+    several = [Line(room=5, hungry=True) for _ in range(30)]
+    served = {id(line) for turn in range(30) for line, _ in shared_out(several, 7, turn)}
+    assert len(served) == 30
+
+
+@given(st.integers(1, 200), st.integers(1, 12), st.integers(0, 10**6))
+def test_the_parts_of_a_limit_add_up_to_it(most: int, count: int, subscriber: int):
+    workers = [f"host:{number}" for number in range(count)]
+    parts = [share_of(most, worker, workers, subscriber) for worker in workers]
+    assert sum(parts) == most
+    assert max(parts) - min(parts) <= 1
+
+
+def test_the_odd_places_do_not_all_go_to_the_same_dispatcher():
+    workers = ["a", "b", "c"]
+    owners = [next(w for w in workers if share_of(1, w, workers, s)) for s in range(200)]
+    assert {owners.count(w) > 30 for w in workers} == {True}
+
+
+def test_tokens_come_with_time_up_to_one_second_of_them():
+    now = 100.0
+    tokens = Tokens(10.0, lambda: now)
+    assert tokens.left() == 10
+    tokens.take(10)
+    assert tokens.left() == 0
+    assert math.isclose(tokens.wait(), 0.1)
+    now += 0.5
+    assert tokens.left() == 5
+    now += 60
+    assert tokens.left() == 10
+    assert Tokens(None).left() is None
+
+
+def test_a_slow_rate_lets_one_through_at_a_time():
+    now = 0.0
+    tokens = Tokens(0.1, lambda: now)
+    assert tokens.left() == 1
+    tokens.take(1)
+    now += 5
+    assert tokens.left() == 0
+    assert math.isclose(tokens.wait(), 5.0)
