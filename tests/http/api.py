@@ -5,11 +5,14 @@ import http.client
 import io
 import json
 import re
+import secrets
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Self
 from urllib.parse import urlencode
+
+from tests.http.receiver import Receiver
 
 PROBLEM = "application/problem+json"
 MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z\Z")
@@ -25,6 +28,13 @@ TIMES = frozenset(
         "silent_since",
         "revoked_at",
         "last_used_at",
+        "dead_at",
+        "retried_at",
+        "settled_at",
+        "circuit_until",
+        "since",
+        "last_delivered_at",
+        "last_failed_at",
     ]
 )
 LEAKS = re.compile(
@@ -120,6 +130,9 @@ class Api:
     def post(self, path: str, body: Any = None, **more: Any) -> Answer:
         return self("POST", path, body, **more)
 
+    def patch(self, path: str, body: Any = None, **more: Any) -> Answer:
+        return self("PATCH", path, body, **more)
+
     def delete(self, path: str, **more: Any) -> Answer:
         return self("DELETE", path, **more)
 
@@ -157,6 +170,37 @@ class Api:
     def actions(self, event_id: int) -> list[str]:
         """What happened to an event, in order."""
         return [entry["action"] for entry in self.event(event_id, logs=True)["logs"]]
+
+    def subscribe(self, name: str, url: str, **more: Any) -> Any:
+        """Make a subscriber; as it was answered, with its secret."""
+        answer = self.post("/subscribers", {"name": name, "url": url, **more})
+        assert answer.status == 201, answer
+        return answer.json
+
+    def broadcast(self, event_type: str, **more: Any) -> int:
+        """Publish to subscribers; the id of the event."""
+        answer = self.post("/events", {"event_type": event_type, **more})
+        assert answer.status == 202, answer
+        event_id: int = answer.json["id"]
+        return event_id
+
+    def until_noticed(self, receiver: Receiver) -> None:
+        """Return when the dispatcher has seen every change so far: it looks for them about twenty times a second."""
+        name = f"beacon-{secrets.token_hex(6)}"
+        beacon = self.subscribe(name, f"{receiver.url}/{name}", event_type=name)
+        self.broadcast(name)
+        receiver.wait(f"/{name}")
+        self.delete(f"/subscribers/{beacon['id']}")
+
+    def until(self, path: str, wanted: Callable[[Any], Any], seconds: float = 30.0, **query: Any) -> Any:
+        """What a path answers, as soon as it is as wanted: other processes cannot be asked to tell."""
+        end = time.monotonic() + seconds
+        while True:
+            answer = self.get(path, **query)
+            if answer.status == 200 and wanted(answer.json):
+                return answer.json
+            assert time.monotonic() < end, f"{path} is {answer} after {seconds} s"
+            time.sleep(0.02)
 
     def until_waiting(self, number: int, seconds: float = 20.0) -> None:
         """Return when so many workers wait in the server, as its metrics tell."""

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.http.api import Api
+from tests.http.receiver import Receiver
 from tests.http.server import HubServer
 from tests.postgres_cluster import PostgresCluster
 
@@ -106,6 +107,19 @@ def hub(shared: Shared, engine: str) -> Hub:
 def quick(shared: Shared, engine: str) -> Hub:
     """The same, but what failed is tried again at once."""
     return Hub(shared.get(engine, "--retry-seconds", "0"))
+
+
+@pytest.fixture
+def webhooks(shared: Shared, engine: str) -> Hub:
+    """The same, and webhooks may go to this machine. Tests share it: each keeps to event types of its own."""
+    return Hub(shared.get(engine, "--allow-private", "127.0.0.0/8"))
+
+
+@pytest.fixture(scope="session")
+def receiver() -> Iterator[Receiver]:
+    """A consumer of webhooks on this machine; each test has paths of its own."""
+    with Receiver() as running:
+        yield running
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import MutableMapping
 from typing import TYPE_CHECKING, Any
 
-from eventhub.errors import EventNotFound
+from eventhub.errors import EventNotFound, SubscriberNotFound
 from eventhub.http.bodies.basics import LARGEST_ID
 from eventhub.http.problems import Problem
 from eventhub.http.reading import Receive
@@ -57,8 +57,17 @@ class Ask:
             raise EventNotFound(f"Event not found: {text[:40]}")
         return number
 
+    @property
+    def subscriber_id(self) -> int:
+        """The id of a subscriber in the path."""
+        text = self.parameters["id"]
+        number = as_id(text)
+        if number is None:
+            raise SubscriberNotFound(f"Subscriber not found: {text[:40]}")
+        return number
+
     def id_of(self, kind: str) -> int:
-        """The id in the path of something else than an event."""
+        """The id in the path of something else."""
         text = self.parameters["id"]
         number = as_id(text)
         if number is None:

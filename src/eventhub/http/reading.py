@@ -25,6 +25,7 @@ ENVELOPE: Final = 3
 """Levels around a payload at most: an object, its list of events, an event."""
 LARGE: Final = 262_144
 """Bytes of a body beyond which its work is done in a thread; below, a few milliseconds are all it costs."""
+_PARTS: Final = re.compile(r"\.([^.\[]+)|\[(\d+)\]")
 _PLACE: Final = re.compile(r" - at `\$(.*)`$")
 
 
@@ -126,8 +127,8 @@ def checked(value: Any, wanted: type[T], *, status: int = 422, strict: bool = Tr
 
 
 def _pointer(place: str) -> str:
-    """``.events[3].tags`` as a JSON pointer: ``/events/3/tags``."""
-    return "".join(f"/{name or index}" for name, index in re.findall(r"\.([^.\[]+)|\[(\d+|\.\.\.)\]", place))
+    """``.events[3].tags`` as a JSON pointer: ``/events/3/tags``; of ``.metadata[...]`` only the mapping is known."""
+    return "".join(f"/{name or index}" for name, index in _PARTS.findall(place.partition("[...]")[0]))
 
 
 def read_query(query: bytes, wanted: type[T]) -> T:

@@ -1,7 +1,18 @@
 """The routes, one module a subject; ``OPERATIONS`` is all of them in the order of the documentation."""
 
 from eventhub.http.operations import Operation
-from eventhub.http.routes import events, health, keys, operating, replaying, work
+from eventhub.http.routes import (
+    dlq,
+    events,
+    health,
+    keys,
+    messages,
+    operating,
+    replaying,
+    subscriber_keys,
+    subscribers,
+    work,
+)
 
 __all__ = ["OPERATIONS"]
 
@@ -10,6 +21,10 @@ OPERATIONS: tuple[Operation, ...] = (
     *replaying.OPERATIONS,
     *work.OPERATIONS,
     *operating.OPERATIONS,
+    *subscribers.OPERATIONS,
+    *subscriber_keys.OPERATIONS,
+    *messages.OPERATIONS,
+    *dlq.OPERATIONS,
     *keys.OPERATIONS,
     *health.OPERATIONS,
 )

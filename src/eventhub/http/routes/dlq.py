@@ -1,0 +1,207 @@
+"""The dead letter queue: look, give another chance to one or to many, throw away."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from msgspec import UNSET
+from msgspec.structs import replace
+
+from eventhub.core.matching import check_name, check_type
+from eventhub.errors import InvalidEventError, NotDeadError
+from eventhub.http.answers import Answer, document, given
+from eventhub.http.asking import Ask
+from eventhub.http.bodies.basics import Counted
+from eventhub.http.bodies.messages import (
+    DeadFilterBody,
+    DeadLetterBody,
+    DeadLetterList,
+    DeadLetterRetried,
+    DeadQuery,
+    ListedDeadLetter,
+    PurgeQuery,
+    RetryDeadBody,
+)
+from eventhub.http.operations import Example, Operation
+from eventhub.http.problems import Problem
+from eventhub.http.publishing import job_type
+from eventhub.store.messages import DeadFilter, DeadLetter
+
+__all__ = ["OPERATIONS"]
+
+
+async def list_dead(ask: Ask) -> Answer:
+    """The latest death first; the total counts the filter."""
+    query: DeadQuery = ask.query
+    wanted = _filter(query, status=400)
+    page = await ask.service.store.dead_letters(replace(wanted, before_id=query.before, limit=query.limit))
+    more = page.letters[-1].letter_id if len(page.letters) == query.limit else None
+    listed = [ListedDeadLetter(**_summary(letter)) for letter in page.letters]
+    return document(DeadLetterList(dead_letters=listed, total=page.total, limit=query.limit, next_before=more))
+
+
+async def show_dead(ask: Ask) -> Answer:
+    """One dead letter, whole."""
+    return document(_shown(await _found(ask, ask.id_of("Dead letter"))))
+
+
+async def retry_one(ask: Ask) -> Answer:
+    """A fresh start: no errors, no retries counted, due now."""
+    number = ask.id_of("Dead letter")
+    if not await ask.service.store.retry_dead([number], by=ask.by):
+        await _found(ask, number)
+        raise NotDeadError(f"{number} was retried already, and is not dead again.")
+    return document(Counted(count=1))
+
+
+async def retry_many(ask: Ask) -> Answer:
+    """The same for all that fit; a dry run says how many."""
+    body: RetryDeadBody = ask.body
+    if (body.ids is None) == (body.filter is None):
+        raise Problem(422, "invalid-request", "Give ids or a filter, one of the two.", pointer="")
+    if body.ids is not None:
+        wanted = DeadFilter(ids=tuple(dict.fromkeys(body.ids)))
+    else:
+        wanted = _filter(body.filter or DeadFilterBody(), status=422, under="/filter")
+    store = ask.service.store
+    count = await (store.count_dead(wanted) if body.dry_run else store.retry_dead_where(wanted, by=ask.by))
+    return document(DeadLetterRetried(count=count, dry_run=body.dry_run))
+
+
+async def purge(ask: Ask) -> Answer:
+    """Deletes what has been dead for long, for good; what holds an ordering key stays."""
+    query: PurgeQuery = ask.query
+    store = ask.service.store
+    wanted = _filter(query, status=400)
+    before = await store.now() - timedelta(days=query.older_than_days)
+    wanted = replace(wanted, dead_until=before if wanted.dead_until is None else min(before, wanted.dead_until))
+    return document(Counted(count=await store.purge_dead_where(wanted)))
+
+
+async def _found(ask: Ask, number: int) -> DeadLetter:
+    found = await ask.service.store.dead_letter(number)
+    if found is None:
+        raise Problem(404, "not-found", f"Dead letter not found: {number}")
+    return found
+
+
+def _filter(given: DeadFilterBody, *, status: int, under: str = "") -> DeadFilter:
+    def checked(name: str, value: Any, check: Any) -> Any:
+        try:
+            return None if value is None else check(value)
+        except (InvalidEventError, OverflowError) as error:
+            detail = str(error) if isinstance(error, InvalidEventError) else f"{name} is beyond all times."
+            raise Problem(status, "invalid-request", detail, pointer=f"{under}/{name}") from None
+
+    return DeadFilter(
+        queue=checked("queue", given.queue, lambda name: check_name("The queue", name)),
+        subscriber=given.subscriber,
+        type=checked("type", given.type, check_type),
+        reason=given.reason,
+        error=given.error,
+        dead_since=checked("since", given.since, _in_utc),
+        dead_until=checked("until", given.until, _in_utc),
+    )
+
+
+def _in_utc(moment: datetime) -> datetime:
+    return moment.astimezone(UTC)
+
+
+def _summary(letter: DeadLetter) -> dict[str, Any]:
+    return {
+        "id": letter.delivery_id,
+        "event_id": letter.id,
+        "queue": letter.queue,
+        "status": letter.status,
+        "reason": letter.reason,
+        "attempt_count": letter.attempts,
+        "retry_count": letter.retry_count,
+        "parked": letter.parked,
+        "created_at": letter.created_at,
+        "dead_at": letter.dead_at,
+        "subscriber_id": given(letter.subscriber),
+        "event_type": job_type(letter.type),
+        "ordering_key": given(letter.ordering_key),
+        "error": letter.errors[-1] if letter.errors else UNSET,
+    }
+
+
+def _shown(letter: DeadLetter) -> DeadLetterBody:
+    return DeadLetterBody(
+        **_summary(letter),
+        title=letter.title,
+        description=letter.description,
+        tags=",".join(letter.tags) or None,
+        payload=letter.payload,
+        errors=letter.errors,
+        max_attempts=letter.max_attempts,
+        metadata=letter.metadata or UNSET,
+        subscriber=given(letter.consumer),
+        worker_id=given(letter.worker),
+        retried_at=given(letter.retried_at),
+        retried_by=given(letter.retried_by),
+    )
+
+
+OPERATIONS: Final = (
+    Operation(
+        method="GET",
+        path="/dlq",
+        name="list_dead",
+        summary="List dead letters, the latest death first",
+        handle=list_dead,
+        scope="read",
+        group="Dead letters",
+        query=DeadQuery,
+        answers={200: DeadLetterList},
+        example=Example(query="reason=retries_exhausted&limit=10"),
+    ),
+    Operation(
+        method="GET",
+        path="/dlq/{id}",
+        name="show_dead",
+        summary="One dead letter with its event, its subscriber as it was then, and all its errors",
+        handle=show_dead,
+        scope="read",
+        group="Dead letters",
+        answers={200: DeadLetterBody},
+        problems=(404,),
+    ),
+    Operation(
+        method="POST",
+        path="/dlq/{id}/retry",
+        name="retry_dead",
+        summary="Give a dead letter a fresh start",
+        handle=retry_one,
+        scope="admin",
+        group="Dead letters",
+        answers={200: Counted},
+        problems=(404, 409),
+    ),
+    Operation(
+        method="POST",
+        path="/dlq/retry",
+        name="retry_dead_many",
+        summary="Give many dead letters a fresh start, by their ids or by a filter",
+        handle=retry_many,
+        scope="admin",
+        group="Dead letters",
+        body=RetryDeadBody,
+        answers={200: DeadLetterRetried},
+        example=Example(body={"filter": {"reason": "retries_exhausted"}, "dry_run": True}),
+    ),
+    Operation(
+        method="DELETE",
+        path="/dlq",
+        name="purge_dead",
+        summary="Delete what has been dead for long",
+        handle=purge,
+        scope="admin",
+        group="Dead letters",
+        query=PurgeQuery,
+        answers={200: Counted},
+        example=Example(query="older_than_days=30"),
+    ),
+)
