@@ -13,13 +13,13 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from datetime import timedelta
+from contextlib import suppress
 from typing import Final
 
 import msgspec
 
 from eventhub.core.lifecycle import Bury, Complete, Outcome, Release, Retry
-from eventhub.core.verdicts import judge
+from eventhub.core.verdicts import Verdict, judge
 from eventhub.errors import StoreClosed, StoreError
 from eventhub.handling.backoff import Backoff
 from eventhub.handling.logs import get_logger
@@ -30,7 +30,7 @@ from eventhub.hub.notices import Notices
 from eventhub.hub.numbers import Numbers
 from eventhub.hub.pace import shared_out
 from eventhub.hub.roster import Roster
-from eventhub.hub.sending import Sender, WebhookAnswer
+from eventhub.hub.sending import Sender, WebhookAnswer, WebhookRequest
 from eventhub.store import Store
 from eventhub.store.messages import HUB, MessageClaim, WantedMessages, routes_of
 from eventhub.store.values import Held, Report
@@ -45,7 +45,8 @@ SHORTEST_REST: Final = 0.001
 TEND_EVERY: Final = 0.1
 GATHER: Final = 0.005
 """Seconds in which ended requests come together before the next claim: each costs as much as many."""
-TENTH: Final = 0.1
+LAST_WORDS: Final = 1.0
+UNCOMPOSED: Final = "uncomposed"
 
 
 class DispatcherTuning(msgspec.Struct, frozen=True, kw_only=True):
@@ -150,23 +151,30 @@ class Dispatcher(Loop):
     # --------------------------------------------------------------- deliver
 
     async def _deliver(self, line: Line, claim: MessageClaim) -> None:
-        ready = line.ready
-        request = compose(claim, ready, hub=self._hub, timestamp=int(time.time()))
+        """One attempt. Whatever happens, its place is free afterwards; what was not reported is left to its lease."""
+        delivered = tripped = False
         try:
-            answer = await self._sender.send(request)
-        except BaseException:
-            line.dropped()
-            raise
-        verdict = judge(answer, ready.subscriber, attempts=claim.attempts, roll=random.uniform(-1, 1))  # noqa: S311
-        self._numbers.attempted(answer.status, answer.failure, answer.total_ms / 1000)
-        detail = story(request, answer, attempt=claim.attempts, worker=self._worker)
-        again = routes_of(claim.subscriber)[1]
-        accepted = await self._settle(Report(claim.held, verdict.outcome, detail=detail, again=again))
-        tripped = line.ended(delivered=verdict.delivered)
+            request, answer = await self._send(line, claim)
+            subscriber = line.ready.subscriber
+            verdict = judge(answer, subscriber, attempts=claim.attempts, roll=random.uniform(-1, 1))  # noqa: S311
+            self._numbers.attempted(answer.status, answer.failure, answer.total_ms / 1000)
+            detail = story(request, answer, attempt=claim.attempts, worker=self._worker)
+            again = routes_of(claim.subscriber)[1]
+            accepted = await self._settle(Report(claim.held, verdict.outcome, detail=detail, again=again))
+            delivered = verdict.delivered
+        finally:
+            tripped = line.ended(delivered=delivered)
         self._count(claim, verdict.outcome, accepted=accepted)
-        await self._consequences(
-            line, claim, answer, delivered=verdict.delivered, gone=verdict.disables, tripped=tripped
-        )
+        await self._consequences(line, claim, answer, verdict, tripped=tripped)
+
+    async def _send(self, line: Line, claim: MessageClaim) -> tuple[WebhookRequest, WebhookAnswer]:
+        try:
+            request = compose(claim, line.ready, hub=self._hub, timestamp=int(time.time()))
+        except Exception as error:  # noqa: BLE001 - one event that somebody damaged must not stop the others
+            problem = f"The request could not be composed: {type(error).__name__}: {error}"
+            url = line.ready.subscriber.url
+            return WebhookRequest(url, {}, b""), WebhookAnswer(failure=UNCOMPOSED, error=problem)
+        return request, await self._sender.send(request)
 
     async def _settle(self, report: Report) -> bool:
         """Write the outcome; while the database is away the claim is kept and the report tried again."""
@@ -207,13 +215,13 @@ class Dispatcher(Loop):
             )
 
     async def _consequences(
-        self, line: Line, claim: MessageClaim, answer: WebhookAnswer, *, delivered: bool, gone: bool, tripped: bool
+        self, line: Line, claim: MessageClaim, answer: WebhookAnswer, verdict: Verdict, *, tripped: bool
     ) -> None:
         """What an answer means for the subscriber as a whole; the message itself is settled already."""
         try:
-            if gone:
+            if verdict.disables:
                 await self._notices.disable(line.row, f"It answered {answer.status} to message {claim.held.id}.")
-            elif delivered and line.open:
+            elif verdict.delivered and line.open:
                 await self._notices.recovered(line.row)
             elif tripped and await self._roster.trip(line):
                 self._numbers.circuits_opened += 1
@@ -232,16 +240,17 @@ class Dispatcher(Loop):
         for task in left:
             task.cancel()
         if left:
-            await asyncio.wait(left, timeout=TENTH * 10)
+            await asyncio.wait(left, timeout=LAST_WORDS)
             await self._give_back([(line, claim) for line, claim in left.values()])
-        await self._roster.leave()
+        with suppress(StoreError):
+            await self._roster.leave()
         retire(self._worker)
 
     async def _give_back(self, left: list[tuple[Line, MessageClaim]]) -> None:
         """Uncharged; but a message that may be sent once only has been, so it is left to its lease and dies."""
         held: list[Held] = [c.held for line, c in left if line.ready.subscriber.guarantee != "at_most_once"]
         try:
-            await self._store.settle([Report(one, Release(timedelta(0))) for one in held], queue=HUB)
+            await self._store.settle([Report(one, Release()) for one in held], queue=HUB)
             self._numbers.released += len(held)
         except StoreError as error:  # then their leases end
             log.warning("messages_not_released", message_ids=[one.id for one in held], error=str(error))

@@ -103,6 +103,7 @@ class Line:
     def ended(self, *, delivered: bool) -> bool:
         """An attempt is over; True when there were now so many failures that the circuit should open."""
         self.in_flight -= 1
+        self.probing = False  # one message is a probe, however it went
         if delivered:
             self._failures = 0
             return False
@@ -113,7 +114,3 @@ class Line:
         return (
             not self.open and self._failures >= self._rules.failures and lasting >= self._rules.lasting.total_seconds()
         )
-
-    def dropped(self) -> None:
-        """A message was given back without an attempt."""
-        self.in_flight -= 1
