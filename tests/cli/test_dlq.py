@@ -61,10 +61,10 @@ def test_retry_does_what_it_can_and_fails_for_the_rest(eventhub: Command, filled
 
 def test_retry_all_may_keep_to_one_queue(eventhub: Command, filled: Filled):
     answer = eventhub.json("dlq", "retry", "--all", "--queue", "bus", "--db", filled.url)
-    assert sorted(answer["retried"]) == filled.dead
+    assert answer == {"count": 3, "dry_run": False}
     assert eventhub.json("dlq", "list", "--db", filled.url)["total"] == 1
     done = eventhub("dlq", "retry", "--all", "--db", filled.url)
-    assert (done.returncode, done.stdout) == (0, "1 of 1 are due again.\n")
+    assert (done.returncode, done.stdout) == (0, "Due again: 1.\n")
 
 
 def test_purge_deletes_by_age(eventhub: Command, filled: Filled):

@@ -64,7 +64,7 @@ def test_into_the_database_as_the_server_would(eventhub: Command, store_url: str
     found = {each: eventhub.json("events", "show", str(each), "--db", store_url) for each in (job, broadcast, queued)}
     assert (found[job]["queue"], found[job]["type"], found[job]["status"]) == ("work", "job", "PENDING")
     assert (found[job]["payload"], found[job]["title"]) == ([1], "Hello")
-    assert found[broadcast]["status"] == "COMPLETED"
+    assert found[broadcast]["status"] == "PENDING"  # until it was handed out to subscribers
     assert (found[queued]["queue"], found[queued]["status"]) == ("invoices", "PENDING")
     with blocking.EventQueue(store_url, queue="invoices") as queue:
         assert queue.poll().id == queued

@@ -2,104 +2,102 @@
 
 from __future__ import annotations
 
-import getpass
+import math
 import sys
-from typing import TYPE_CHECKING, Annotated, Literal
+from datetime import timedelta
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 from cyclopts import App, Parameter
+from msgspec.structs import replace
 
-from eventhub.cli.events import described
+from eventhub.cli.asking import confirmed, operator
+from eventhub.cli.dead_filters import Which
+from eventhub.cli.dead_letters import find_letter, print_letter, print_page, retry_ids
 from eventhub.cli.options import Common, with_store
-from eventhub.cli.output import console, document, moment, plain, records, table
-from eventhub.cli.output import status as coloured
-from eventhub.core.events import DeadEvent
-from eventhub.errors import EventHubError, SettingsError
+from eventhub.cli.output import console, document, plain
+from eventhub.errors import SettingsError
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
-    from eventhub.bus import DLQInspector
     from eventhub.store import Store
+    from eventhub.store.messages import DeadFilter, DeadLetterPage
 
 __all__ = ["app"]
 
-app = App(name="dlq")
+app = App(
+    name="dlq",
+    help_epilogue="The id of a dead letter is that of its message, or of its event when it was work for a handler or "
+    "a worker.",
+)
 
-PAGE = 1000
-QueueOption = Annotated[str | None, Parameter(help="Only the dead letters of this queue.")]
+MAX_PAGE: Final = 10_000
+LARGEST_ID: Final = 2**63 - 1
+MOST_DAYS: Final = 36_500
+By = Annotated[str | None, Parameter(help="Who does it, for the record; by default your login.")]
+DryRun = Annotated[bool, Parameter(help="Only say how many there are.", negative="")]
 
 
 @app.command(name="list")
 def list_dead(
     *,
-    queue: QueueOption = None,
+    which: Which | None = None,
     offset: Annotated[int, Parameter(help="How many to pass over.")] = 0,
     limit: Annotated[int, Parameter(help="How many to list, from 1 to 10,000.")] = 50,
     common: Common | None = None,
 ) -> None:
-    """List dead letters, newest event first."""
-    page = with_store(common, lambda store: _inspector(store).list(offset, limit, queue=queue))
+    """List dead letters, the latest death first."""
+    for option, value, least, most in (("offset", offset, 0, LARGEST_ID), ("limit", limit, 1, MAX_PAGE)):
+        if not least <= value <= most:
+            raise SettingsError(f"--{option} is {value}; give a whole number from {least:,} to {most:,}.")
+
+    async def work(store: Store) -> DeadLetterPage:
+        wanted = await (which or Which()).filter(store)
+        return await store.dead_letters(replace(wanted, offset=offset, limit=limit))
+
+    page = with_store(common, work)
     if common and common.json:
-        document({"events": page.events, "total": page.total, "offset": offset, "limit": limit})
-        return
-    out = console()
-    if not page.events:
-        out.print("No dead letters." if not page.total else f"No dead letters from {offset} on, of {page.total}.")
-        return
-    rows = table("id", "type", "queue", "attempts", "dead since", "reason", "last error", numbers=("id", "attempts"))
-    for event in page.events:
-        rows.add_row(
-            str(event.id),
-            event.type,
-            event.queue or "",
-            str(event.attempts),
-            moment(event.dead_at),
-            event.reason,
-            plain(event.errors[-1] if event.errors else "", 80),
-        )
-    out.print(rows)
-    last = offset + len(page.events)
-    out.print(f"{offset + 1} to {last} of {page.total}." + (f" Next: --offset {last}" if last < page.total else ""))
+        document({"events": page.letters, "total": page.total, "offset": offset, "limit": limit})
+    else:
+        print_page(page, offset)
 
 
 @app.command(name="show")
 def show_dead(
-    event_id: Annotated[int, Parameter(name="ID", help="The id of the event.")],
+    number: Annotated[int, Parameter(name="ID", help="The id of the dead letter.")],
     /,
     *,
     common: Common | None = None,
 ) -> None:
-    """Show one dead letter with everything that is known about its failure."""
-    found = with_store(common, lambda store: _inspector(store).get(event_id))
+    """Show one dead letter with everything that is known about its failure, and its subscriber as it was then."""
+    found = with_store(common, lambda store: find_letter(store, number))
     if common and common.json:
         document(found)
     else:
-        _print_dead(found)
+        print_letter(found)
 
 
 @app.command(name="retry")
 def retry_dead(
-    *ids: Annotated[int, Parameter(name="ID", help="Ids of dead events.", show=True)],
-    all: Annotated[bool, Parameter(help="All of them instead, perhaps of one queue.", negative="")] = False,  # noqa: A002
-    queue: Annotated[str | None, Parameter(help="With --all: only those of this queue.")] = None,
-    by: Annotated[str | None, Parameter(help="Who does it, for the record; by default your login.")] = None,
+    *ids: Annotated[int, Parameter(name="ID", help="Ids of dead letters.", show=True)],
+    all: Annotated[bool, Parameter(help="All of them instead, or all that fit.", negative="")] = False,  # noqa: A002
+    which: Which | None = None,
+    limit: Annotated[int | None, Parameter(help="At most so many of those that fit, the oldest first.")] = None,
+    dry_run: DryRun = False,
+    yes: Annotated[bool, Parameter(help="Do not ask.", negative="")] = False,
+    by: By = None,
     common: Common | None = None,
 ) -> int:
-    """Give dead events a fresh start: no errors, no attempts counted, due now."""
-    if all == bool(ids):
-        raise SettingsError("Give the ids of dead events, or --all, but not both.")
-    if queue is not None and not all:
-        raise SettingsError("--queue goes with --all; ids need no queue.")
-    operator = by or _login()
-
-    async def work(store: Store) -> tuple[list[int], dict[int, str]]:
-        inspector = _inspector(store)
-        wanted = await _all_dead(inspector, queue) if all else list(ids)
-        return await _retry(inspector, wanted, operator)
-
-    retried, refused = with_store(common, work)
-    if all:
-        refused = {}  # somebody else was faster with these
+    """Give dead letters a fresh start: no errors, no attempts counted, due now."""
+    which = which or Which()
+    many = all or bool(which.given)
+    if many == bool(ids):
+        raise SettingsError("Give the ids of dead letters, or --all or what they must have, but not both.")
+    if ids and (limit is not None or dry_run):
+        raise SettingsError("--limit and --dry-run go with --all and what chooses; ids say all there is to say.")
+    if limit is not None and limit < 1:
+        raise SettingsError(f"--limit is {limit}; give 1 or more, or leave it out.")
+    if many:
+        return _retry_many(which, limit, operator(by), common, dry_run=dry_run, ask=not yes)
+    retried, refused = with_store(common, lambda store: retry_ids(store, list(ids), operator(by)))
     if common and common.json:
         document({"retried": retried, "refused": [{"id": i, "error": error} for i, error in refused.items()]})
     else:
@@ -111,20 +109,66 @@ def retry_dead(
     return 1 if refused else 0
 
 
+def _retry_many(which: Which, limit: int | None, by: str, common: Common | None, *, dry_run: bool, ask: bool) -> int:
+    async def count(store: Store) -> int:
+        found = await store.count_dead(await which.filter(store))
+        return found if limit is None else min(found, limit)
+
+    async def retry(store: Store) -> int:
+        return await store.retry_dead_where(await which.filter(store), by=by, limit=limit)
+
+    if dry_run:
+        _tell(with_store(common, count), "Would be due again", common, dry_run=True)
+        return 0
+    if ask and sys.stdin.isatty() and sys.stderr.isatty():
+        found = with_store(common, count)
+        if found and not confirmed(f"Retry {found:,} dead letters now?", "retry"):
+            console(stderr=True).print("Nothing was retried.")
+            return 1
+    _tell(with_store(common, retry), "Due again", common)
+    return 0
+
+
 @app.command(name="purge")
 def purge_dead(
     *,
     older_than_days: Annotated[float, Parameter(help="The least age; 0 means all of them.")],
     by: Annotated[Literal["dead_at", "created_at"], Parameter(help="Age since death, or since creation.")] = "dead_at",
-    queue: QueueOption = None,
+    which: Which | None = None,
+    dry_run: DryRun = False,
     yes: Annotated[bool, Parameter(help="Do not ask.", negative="")] = False,
     common: Common | None = None,
 ) -> int:
-    """Delete dead letters for good, and their events with them."""
-    if not yes and not _confirmed(older_than_days, by, queue):
+    """Delete dead letters for good, and their events with them; parked ones hold a key and stay."""
+    which = which or Which()
+    if not math.isfinite(older_than_days) or not 0 <= older_than_days <= MOST_DAYS:
+        raise SettingsError(f"--older-than-days is {older_than_days:g}; give days from 0 to {MOST_DAYS:,}.")
+    if by == "created_at" and (dry_run or set(which.given) - {"queue"}):
+        raise SettingsError("--by created_at goes with --queue alone; the other choices go by the time of death.")
+
+    async def wanted(store: Store) -> DeadFilter:
+        found = await which.filter(store)
+        end = await store.now() - timedelta(days=older_than_days)
+        return replace(found, dead_until=end if found.dead_until is None else min(end, found.dead_until))
+
+    async def count(store: Store) -> int:
+        return (await store.dead_letters(replace(await wanted(store), limit=1))).total
+
+    async def purge(store: Store) -> int:
+        if by == "created_at":
+            return await store.purge_dead(older_than=timedelta(days=older_than_days), by=by, queue=which.queue)
+        return await store.purge_dead_where(await wanted(store))
+
+    if dry_run:
+        _tell(with_store(common, count), "Would be deleted", common, dry_run=True)
+        return 0
+    what = {"dead_at": "died", "created_at": "were created"}[by]
+    chosen = f" ({', '.join(f'{name} {getattr(which, name)}' for name in which.given)})" if which.given else ""
+    question = f"Delete for good all dead letters{chosen} that {what} {older_than_days:g} days ago or earlier?"
+    if not yes and not confirmed(question, "purge"):
         console(stderr=True).print("Nothing was deleted.")
         return 1
-    purged = with_store(common, lambda store: _inspector(store).purge(older_than_days, by=by, queue=queue))
+    purged = with_store(common, purge)
     if common and common.json:
         document({"purged": purged})
     else:
@@ -132,78 +176,39 @@ def purge_dead(
     return 0
 
 
-def _inspector(store: Store) -> DLQInspector:
-    from eventhub.bus import DLQInspector
+@app.command(name="move")
+def move_messages(
+    *ids: Annotated[int, Parameter(name="ID", help="Ids of messages.", show=True)],
+    by: By = None,
+    common: Common | None = None,
+) -> int:
+    """Move messages that are open to the dead letter queue by hand, also while they are being sent."""
+    if not ids:
+        raise SettingsError("Give the ids of messages; `eventhub messages list` shows them.")
 
-    return DLQInspector(store)
-
-
-def _login() -> str:
-    try:
-        return getpass.getuser()
-    except (KeyError, OSError):  # a user id without a name
-        return "eventhub dlq retry"
-
-
-async def _all_dead(inspector: DLQInspector, queue: str | None) -> list[int]:
-    """The ids of all dead events, taken down before any is retried, so that none is retried twice."""
-    found: dict[int, None] = {}
-    offset = 0
-    while page := (await inspector.list(offset, PAGE, queue=queue)).events:
-        found.update(dict.fromkeys(event.id for event in page))
-        offset += len(page)
-    return list(found)
-
-
-async def _retry(inspector: DLQInspector, ids: list[int], operator: str) -> tuple[list[int], dict[int, str]]:
-    retried: list[int] = []
-    refused: dict[int, str] = {}
-    for start in range(0, len(ids), PAGE):
-        batch = list(dict.fromkeys(ids[start : start + PAGE]))
-        revived = await inspector.retry_many(batch, by=operator)
-        retried += [event_id for event_id in batch if event_id in revived]
-        for event_id in batch:
-            if event_id in revived:
+    async def work(store: Store) -> tuple[list[int], dict[int, str]]:
+        moved, refused = [], {}
+        for number in dict.fromkeys(ids):
+            possible = 0 < number <= LARGEST_ID
+            if possible and await store.bury_message(number, by=operator(by)):
+                moved.append(number)
                 continue
-            try:
-                await inspector.retry(event_id, by=operator)
-            except EventHubError as error:
-                refused[event_id] = str(error)
-            else:  # it died in between
-                retried.append(event_id)
-    return retried, refused
+            found = await store.message(number) if possible else None
+            refused[number] = f"Message {number} is {found.status}" if found else f"Message not found: {number}"
+        return moved, refused
+
+    moved, refused = with_store(common, work)
+    if common and common.json:
+        document({"moved": moved, "refused": [{"id": i, "error": error} for i, error in refused.items()]})
+    else:
+        console().print(f"{len(moved)} of {len(moved) + len(refused)} lie in the dead letter queue now.")
+        for error in refused.values():
+            console(stderr=True).print(plain(f"eventhub: {error}"))
+    return 1 if refused else 0
 
 
-def _confirmed(days: float, by: str, queue: str | None) -> bool:
-    if not (sys.stdin.isatty() and sys.stderr.isatty()):
-        raise SettingsError("purge deletes for good: add --yes when nobody is there to be asked.")
-    what = {"dead_at": "died", "created_at": "were created"}[by]
-    where = f" of queue {queue}" if queue else ""
-    sys.stderr.write(f"Delete for good all dead letters{where} that {what} {days:g} days ago or earlier? [y/N] ")
-    sys.stderr.flush()
-    return sys.stdin.readline().strip().lower() in ("y", "yes")
-
-
-def _print_dead(event: DeadEvent) -> None:
-    out = console()
-    pairs: list[tuple[str, RenderableType]] = [
-        ("id", str(event.id)),
-        ("type", event.type),
-        ("status", coloured(event.status)),
-        ("queue", event.queue or ""),
-        ("reason", event.reason),
-        ("attempts", f"{event.attempts}, of which {event.retry_count} failed"),
-        ("created", moment(event.created_at)),
-        ("dead since", moment(event.dead_at)),
-        ("last worker", plain(event.worker)),
-        ("retried", f"{moment(event.retried_at)} by {event.retried_by}" if event.retried_at else ""),
-        *described(event),
-    ]
-    out.print(records(pairs))
-    if event.errors:
-        rows = table("attempt", "error", numbers=("attempt",))
-        for place, error in enumerate(event.errors, 1):
-            rows.add_row(str(place), plain(error))
-        out.print(rows)
-    if event.retried_at is None:
-        out.print(f"Give it another chance: eventhub dlq retry {event.id}")
+def _tell(count: int, what: str, common: Common | None, *, dry_run: bool = False) -> None:
+    if common and common.json:
+        document({"count": count, "dry_run": dry_run})
+    else:
+        console().print(f"{what}: {count:,}.")

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from eventhub.store import Store
 
-__all__ = ["app", "described"]
+__all__ = ["app", "described", "status_name"]
 
 app = App(name="events")
 
@@ -26,7 +26,7 @@ MAX_LIMIT = 10_000
 LARGEST_ID = 2**63 - 1
 
 
-def _status_name(text: str) -> str:
+def status_name(text: str) -> str:
     """Statuses are written in capitals; who types them may be lazy."""
     return text.upper().replace("-", "_")
 
@@ -36,7 +36,7 @@ def list_events(
     *,
     status: Annotated[
         Status | None,
-        Parameter(name="--status", help="Only events of this status.", name_transform=_status_name),
+        Parameter(name="--status", help="Only events of this status.", name_transform=status_name),
     ] = None,
     type: Annotated[str | None, Parameter(help="Only events of this type, exactly.")] = None,  # noqa: A002
     queue: Annotated[str | None, Parameter(help="Only events of this queue.")] = None,

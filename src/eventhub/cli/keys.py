@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -13,6 +12,7 @@ from cyclopts import App, Parameter
 
 from eventhub.cli.options import Common, flag, open_existing, open_named, with_store
 from eventhub.cli.output import console, document, moment, plain, records, table
+from eventhub.cli.times import length
 from eventhub.errors import InvalidKeyError, KeyNotFound, SettingsError
 
 if TYPE_CHECKING:
@@ -26,8 +26,6 @@ app = App(name="keys")
 
 R = TypeVar("R")
 KeyId = Annotated[str, Parameter(name="ID", help="The id of the key, as `eventhub keys list` shows it.")]
-_LENGTH: Final = re.compile(r"(\d{1,9}(?:\.\d{1,9})?)([smhdw])\Z")
-_UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _STYLES: Final = {"live": "green", "expired": "yellow", "revoked": "red"}
 
 
@@ -57,7 +55,7 @@ def create_key(
     from eventhub.core.scopes import Scopes
 
     wanted = [part.strip() for part in scopes.split(",")]
-    end = None if expires is None else _from_now(_length("expires", expires))
+    end = None if expires is None else _from_now(length("expires", expires))
     try:
         Scopes.parse(wanted)  # before a database is made for nothing
         key, text = _with_ring(common, lambda ring: ring.create(name, wanted, end), open_named)
@@ -122,9 +120,9 @@ def rotate_key(
     common: WithSecret | None = None,
 ) -> None:
     """Make a key with the same name and scopes, and let the old one end after the overlap."""
-    length = _length("overlap", overlap)
-    end = None if expires is None else _from_now(_length("expires", expires))
-    key, text = _with_ring(common, lambda ring: ring.rotate(key_id, length, expires_at=end), open_existing)
+    lasting = length("overlap", overlap)
+    end = None if expires is None else _from_now(length("expires", expires))
+    key, text = _with_ring(common, lambda ring: ring.rotate(key_id, lasting, expires_at=end), open_existing)
     _show_made(key, text, common)
 
 
@@ -140,20 +138,9 @@ def _with_ring(common: WithSecret | None, work: Callable[[KeyRing], Awaitable[R]
     return asyncio.run(run())
 
 
-def _length(option: str, text: str) -> timedelta:
-    found = _LENGTH.match(text.strip())
-    if found is None:
-        raise SettingsError(f"--{option} is {text[:40]!r}; give a number and a unit, such as 30m, 24h, 90d or 2w.")
-    number, unit = found.groups()
+def _from_now(lasting: timedelta) -> datetime:
     try:
-        return timedelta(**{_UNITS[unit]: float(number)})
-    except OverflowError:
-        raise SettingsError(f"--{option} is {text[:40]!r}, which is too long.") from None
-
-
-def _from_now(length: timedelta) -> datetime:
-    try:
-        return datetime.now(UTC) + length
+        return datetime.now(UTC) + lasting
     except OverflowError:
         raise SettingsError("--expires lies beyond the year 9999; leave it out for a key that never expires.") from None
 

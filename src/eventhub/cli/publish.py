@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import App, Parameter
 
@@ -13,6 +13,7 @@ from eventhub.cli.options import open_existing
 from eventhub.cli.output import document
 from eventhub.cli.remote import Remote
 from eventhub.config import Settings
+from eventhub.core.scopes import JOB
 from eventhub.errors import InvalidEventError, InvalidPayloadError, SettingsError
 
 if TYPE_CHECKING:
@@ -25,9 +26,6 @@ app = App(
     help_epilogue="It goes over HTTP when --url is given or EVENTHUB_URL is set, and straight into the database with "
     "--db or when there is no address.",
 )
-
-JOB: Final = "job"
-"""The type of work that is published without one, as over HTTP."""
 
 
 @app.default
@@ -75,7 +73,7 @@ def publish(
     if over_http:
         event_id = asyncio.run(_over_http(loaded.settings, {**given, "event_type": type}))
     else:
-        event_id = asyncio.run(_into_database(loaded.settings, {**given, "type": type or JOB}, queue))
+        event_id = asyncio.run(_into_database(loaded.settings, {**given, "type": type}, queue))
     if common.json:
         document({"id": event_id})
     else:
@@ -101,10 +99,12 @@ def _composed(settings: Settings, event: dict[str, Any], queue: str | None) -> N
     """The event as the server would store it, or as an EventQueue of that name would."""
     from eventhub.store.composing import Composer
 
+    named = {**event, "type": event["type"] or JOB}
     if queue is not None:
-        return Composer(queue).one(event, None, {})
-    new = Composer(settings.work_queue, max_attempts=settings.max_retries).one(event, None, {})
-    new.completed = not new.route.tags  # a broadcast is no work for anybody
+        return Composer(queue).one(named, None, {})
+    new = Composer(settings.work_queue, max_attempts=settings.max_retries).one(named, None, {})
+    new.work = bool(new.route.tags)
+    new.broadcast = bool(event["type"])
     return new
 
 
