@@ -17,7 +17,31 @@ __all__ = ["make_openapi"]
 
 REFERENCE: Final = "#/components/schemas/{name}"
 PROBLEM: Final = "application/problem+json"
-_ID_LINKS: Final = ("show_event", "complete", "fail", "start", "heartbeat", "release", "reset")
+_ID_LINKS: Final = ("show_event", "complete", "fail", "start", "heartbeat", "release", "reset", "replay")
+_LINKS: Final = (
+    ("publish", _ID_LINKS, "/id"),
+    (
+        "create_subscriber",
+        (
+            "show_subscriber",
+            "change_subscriber",
+            "pause_subscriber",
+            "resume_subscriber",
+            "disable_subscriber",
+            "enable_subscriber",
+            "rotate_secret",
+            "test_subscriber",
+            "stats_of_subscriber",
+            "keys_of_subscriber",
+            "skip_key_of_subscriber",
+            "remove_subscriber",
+        ),
+        "/id",
+    ),
+    ("list_messages", ("show_message", "retry_message", "bury_message", "cancel_message"), "/messages/0/id"),
+    ("list_dead", ("show_dead", "retry_dead"), "/dead_letters/0/id"),
+)
+"""Operation, what may follow it, and where in its answer the id for that is."""
 _CLAIM_LINKS: Final = ("complete", "fail", "start", "heartbeat", "release")
 _TAKEN_BY: Final = {"subscribe": "$request.query.worker_id", "subscribe_by_body": "$request.body#/worker_id"}
 
@@ -177,17 +201,18 @@ def _answer(operation: Operation, status: int, answer: Any, left: Iterator[Any])
 
 
 def _links(operation: Operation) -> dict[str, Any]:
-    """What can be done next with an event that was published, or that a worker has taken."""
-    if operation.name == "publish":
-        return {f"to_{name}": _link(name) for name in _ID_LINKS}
+    """What can be done next with what was made or listed, or with an event that a worker has taken."""
+    for of, names, place in _LINKS:
+        if operation.name == of:
+            return {f"to_{name}": _link(name, place) for name in names}
     if operation.name in _TAKEN_BY:
         worker = {"requestBody": {"worker_id": _TAKEN_BY[operation.name]}}
         return {f"to_{name}": {**_link(name), **worker} for name in _CLAIM_LINKS}
     return {}
 
 
-def _link(name: str) -> dict[str, Any]:
-    return {"operationId": name, "parameters": {"id": "$response.body#/id"}}
+def _link(name: str, place: str = "/id") -> dict[str, Any]:
+    return {"operationId": name, "parameters": {"id": f"$response.body#{place}"}}
 
 
 def _plain(answer: Any) -> str:

@@ -27,7 +27,8 @@ __all__ = [
 
 LONGEST_SEARCH: Final = 1000
 
-Moment = Annotated[datetime, Meta(tz=True)]
+Moment = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
+"""A text here too, because in a query any number would pass for a time."""
 
 
 class AttemptBody(Answered):

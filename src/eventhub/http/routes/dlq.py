@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
-from msgspec import UNSET
+import msgspec
+from msgspec import UNSET, Meta
 from msgspec.structs import replace
 
 from eventhub.core.matching import check_name, check_type
@@ -29,6 +30,8 @@ from eventhub.http.publishing import job_type
 from eventhub.store.messages import DeadFilter, DeadLetter
 
 __all__ = ["OPERATIONS"]
+
+_WITH_ZONE: Final = Annotated[datetime, Meta(tz=True)]
 
 
 async def list_dead(ask: Ask) -> Answer:
@@ -90,9 +93,8 @@ def _filter(given: DeadFilterBody, *, status: int, under: str = "") -> DeadFilte
     def checked(name: str, value: Any, check: Any) -> Any:
         try:
             return None if value is None else check(value)
-        except (InvalidEventError, OverflowError) as error:
-            detail = str(error) if isinstance(error, InvalidEventError) else f"{name} is beyond all times."
-            raise Problem(status, "invalid-request", detail, pointer=f"{under}/{name}") from None
+        except InvalidEventError as error:
+            raise Problem(status, "invalid-request", str(error), pointer=f"{under}/{name}") from None
 
     return DeadFilter(
         queue=checked("queue", given.queue, lambda name: check_name("The queue", name)),
@@ -100,13 +102,17 @@ def _filter(given: DeadFilterBody, *, status: int, under: str = "") -> DeadFilte
         type=checked("type", given.type, check_type),
         reason=given.reason,
         error=given.error,
-        dead_since=checked("since", given.since, _in_utc),
-        dead_until=checked("until", given.until, _in_utc),
+        dead_since=checked("since", given.since, _moment),
+        dead_until=checked("until", given.until, _moment),
     )
 
 
-def _in_utc(moment: datetime) -> datetime:
-    return moment.astimezone(UTC)
+def _moment(text: str) -> datetime:
+    try:
+        moment: datetime = msgspec.convert(text, _WITH_ZONE)
+        return moment.astimezone(UTC)
+    except (msgspec.ValidationError, OverflowError):
+        raise InvalidEventError(f"{text[:40]!r} is no time; give one such as 2026-01-31T12:00:00Z.") from None
 
 
 def _summary(letter: DeadLetter) -> dict[str, Any]:
