@@ -63,6 +63,7 @@ class Service:
     async def start(self) -> None:
         await self.store.open()
         await self.crew.start()
+        self.metrics.start()
 
     def stop_taking(self) -> None:
         """No more work is handed out: whoever waits for some is told that there is none."""
@@ -72,6 +73,7 @@ class Service:
     async def close(self) -> None:
         self.stop_taking()
         await self.crew.stop()
+        await self.metrics.stop()
         await self.work.close()
         await self._backlog.close()
         await self.keys.close()

@@ -60,7 +60,7 @@ class Crew:
             roster = Roster(store, book, settings.circuit)
             self._loops.append(Dispatcher(store, roster, self._sender, notices, self.numbers, tuning=settings.tuning))
         if "janitor" in roles:
-            self._loops.append(Janitor(store, notices, settings.keeping))
+            self._loops.append(Janitor(store, notices, settings.keeping, self.numbers))
 
     async def start(self) -> None:
         if self._sender is not None:

@@ -103,7 +103,8 @@ class Dispatcher(Loop):
     async def _tend(self) -> None:
         if time.monotonic() >= self._tend_at:
             self._tend_at = time.monotonic() + TEND_EVERY
-            await self._store.tend()
+            tended = await self._store.tend()
+            self._numbers.abandoned += tended.abandoned + len(tended.buried)
 
     async def _claim(self) -> int:
         self._turn += 1

@@ -14,6 +14,7 @@ import msgspec
 from eventhub.handling.logs import get_logger
 from eventhub.hub.looping import Loop
 from eventhub.hub.notices import Notices
+from eventhub.hub.numbers import Numbers
 from eventhub.store import Store
 
 __all__ = ["Janitor", "Keeping"]
@@ -41,9 +42,16 @@ class Janitor(Loop):
 
     name = "janitor"
 
-    def __init__(self, store: Store, notices: Notices, keeping: Keeping = Keeping()) -> None:  # noqa: B008 - frozen
+    def __init__(
+        self,
+        store: Store,
+        notices: Notices,
+        keeping: Keeping = Keeping(),  # noqa: B008 - frozen
+        numbers: Numbers | None = None,
+    ) -> None:
         super().__init__(store)
         self._notices, self._keeping = notices, keeping
+        self._numbers = numbers or Numbers()
         self._clean_at = 0.0
 
     async def work(self) -> float:
@@ -51,6 +59,7 @@ class Janitor(Loop):
             await self._clean()
             self._clean_at = monotonic() + CLEAN_EVERY
         tended = await self._store.tend()
+        self._numbers.abandoned += tended.abandoned + len(tended.buried)
         if tended.buried:
             log.warning("workers_lost_for_good", deliveries=list(tended.buried))
         announced = await self._notices.announce_dead()

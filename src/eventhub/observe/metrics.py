@@ -83,6 +83,7 @@ class Metrics:
         registry.register(self._standing)
         self._look_at = 0.0
         self._looking = asyncio.Lock()
+        self._counting: asyncio.Task[None] | None = None
 
     def received(self, events: int = 1, *, duplicate: bool = False) -> None:
         (self._again if duplicate else self._new).inc(events)
@@ -125,8 +126,19 @@ class Metrics:
         registry.register(self._standing)
         return generate_latest(registry), CONTENT_TYPE_LATEST
 
-    async def keep_counting(self) -> None:
-        """Let others see what this process does, also while nobody asks it anything."""
+    def start(self) -> None:
+        """With several processes, let the others see what this one does, also while nobody asks it anything."""
+        if _shared():
+            self._counting = asyncio.create_task(self._keep_counting(), name="eventhub-metrics")
+
+    async def stop(self) -> None:
+        if self._counting is not None:
+            self._counting.cancel()
+            await asyncio.wait([self._counting])
+            self._counting = None
+            self._count()
+
+    async def _keep_counting(self) -> None:
         while True:
             await asyncio.sleep(COUNT_EVERY)
             self._count()

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Final
 
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from eventhub._version import __version__
 from eventhub.core.events import Status
+from eventhub.store.messaging import HubGauges
 
 if TYPE_CHECKING:
     from eventhub.store import Store
@@ -33,12 +34,13 @@ class Standing(Collector):
         self._queues: list[QueueStats] = []
         self._subscribers: list[SubscriberRow] = []
         self._fanout: tuple[int, float | None] = (0, None)
-        self._hub: Any = None
+        self._hub = HubGauges(pending=[], blocked_keys=0, parked_keys=0, dead_letters=0)
 
     async def look(self, store: Store) -> None:
         self._queues = await store.stats()
         self._subscribers = (await store.subscribers())[1]
         self._fanout = await store.fanout_waiting(COUNTED)
+        self._hub = await store.hub_gauges(most=max(len(self._subscribers), 1))
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
         info = GaugeMetricFamily("eventhub_build_info", "The version that runs.", labels=["version"])
@@ -60,12 +62,11 @@ class Standing(Collector):
                 depth.add_metric([queue.queue, status.value], count)
             if queue.oldest_pending_seconds is not None:
                 oldest.add_metric([queue.queue], queue.oldest_pending_seconds)
-        pending = sum(queue.depth.get(Status.PENDING, 0) for queue in self._queues)
-        dead = sum(_dead(queue.depth.items()) for queue in self._queues)
+        pending = sum(map(_waiting, self._queues)) + sum(count for _, count in self._hub.pending)
         yield depth
         yield oldest
-        yield _gauge("eventhub_pending_messages", "Deliveries that wait to be done.", pending)
-        yield _gauge("eventhub_dlq_size", "Open dead letters.", dead)
+        yield _gauge("eventhub_pending_messages", "Work and messages to subscribers that wait to be done.", pending)
+        yield _gauge("eventhub_dlq_size", "Open dead letters.", self._hub.dead_letters)
 
     def _of_subscribers(self) -> Iterator[GaugeMetricFamily]:
         by_status = Counter(row.status for row in self._subscribers)
@@ -75,16 +76,15 @@ class Standing(Collector):
         suspended = sum(row.circuit == "open" for row in self._subscribers)
         yield status
         yield _gauge("eventhub_circuits_open", "Subscribers to whom sending is suspended.", suspended)
-        hub = self._hub
-        yield _gauge("eventhub_blocked_keys", "Ordering keys held up by a failure.", hub.blocked_keys if hub else 0)
-        yield _gauge("eventhub_parked_keys", "Ordering keys that wait for an operator.", hub.parked_keys if hub else 0)
+        yield _gauge("eventhub_blocked_keys", "Ordering keys held up by a failure.", self._hub.blocked_keys)
+        yield _gauge("eventhub_parked_keys", "Those of them that wait for an operator.", self._hub.parked_keys)
         waiting = GaugeMetricFamily(
             "eventhub_subscriber_pending_messages",
             f"Messages waiting, for the {MOST_SUBSCRIBERS} subscribers with the most.",
             labels=["subscriber", "name"],
         )
         names = {row.id: row.name for row in self._subscribers}
-        for subscriber, count in hub.pending if hub else ():
+        for subscriber, count in self._hub.pending[:MOST_SUBSCRIBERS]:
             waiting.add_metric([str(subscriber), names.get(subscriber, "")], count)
         yield waiting
 
@@ -93,5 +93,6 @@ def _gauge(name: str, about: str, value: float) -> GaugeMetricFamily:
     return GaugeMetricFamily(name, about, value=value)
 
 
-def _dead(depth: Iterable[tuple[Status, int]]) -> int:
-    return sum(count for status, count in depth if status in (Status.FAILED, Status.COMPLETED_WITH_ERRORS))
+def _waiting(queue: QueueStats) -> int:
+    """The work of a queue that nobody has in hand: its deliveries, without those being worked on."""
+    return max(sum(queue.attempts.values()) - queue.depth.get(Status.PROCESSING, 0), 0)
