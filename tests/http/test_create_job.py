@@ -137,6 +137,12 @@ def test_a_broadcast_is_accepted_with_202(hub: Hub):
     assert hub.event(answer.json["id"])["payload"] == {"order": 7}
 
 
+def test_a_broadcast_that_nobody_wants_is_completed_once_it_was_handed_out(hub: Hub, tag: str):
+    event_id = hub.broadcast(f"{tag}.placed")
+    hub.until(f"/events/{event_id}", lambda event: event["status"] == "COMPLETED")
+    assert hub.actions(event_id) == ["PUBLISHED", "COMPLETED"]
+
+
 def test_an_event_with_tags_and_a_type_is_both_and_201(hub: Hub, tag: str):
     answer = hub.post("/events", {"event_type": "order.placed", "tags": tag})
     assert answer.status == 201

@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from tests.http.conftest import Hub, MakeHub
+from tests.http.receiver import Receiver
 
 EVENT = {
     "title": "Order",
@@ -65,6 +66,50 @@ def test_a_replay_can_be_replayed(hub: Hub):
     second = hub.post(f"/events/{first['id']}/replay").json
     third = hub.post(f"/events/{second['id']}/replay").json
     assert third["metadata"] == {"replay_of": str(second["id"])}
+
+
+def test_a_replay_for_chosen_subscribers_goes_to_them_alone_whatever_they_asked_for(
+    webhooks: Hub, receiver: Receiver, tag: str
+):
+    wants = webhooks.subscribe(tag, f"{receiver.url}/{tag}", event_type=f"{tag}.x")
+    other = webhooks.subscribe(f"{tag}-other", f"{receiver.url}/{tag}-other", event_type=f"{tag}.y")
+    first = webhooks.broadcast(f"{tag}.x", payload=7)
+    receiver.wait(f"/{tag}")
+    body = {"subscribers": [other["id"], other["id"]]}
+    answers = [webhooks.post(f"/events/{first}/replay", body, headers={"Idempotency-Key": tag}) for _ in range(2)]
+    assert [answer.status for answer in answers] == [202, 200]
+    (got,) = receiver.wait(f"/{tag}-other")
+    assert (got.json["type"], got.json["data"]) == (f"{tag}.x", 7)
+    again = answers[0].json["id"]
+    webhooks.until(f"/events/{again}", lambda event: event["status"] == "COMPLETED")
+    (message,) = webhooks.get("/messages", event_id=again).json["messages"]
+    assert message["subscriber_id"] == other["id"]
+    assert len(receiver.at(f"/{tag}-other")) == 1
+    elsewhere = webhooks.post(
+        f"/events/{first}/replay", {"subscribers": [wants["id"]]}, headers={"Idempotency-Key": tag}
+    )
+    assert (elsewhere.status, elsewhere.kind) == (422, "idempotency-conflict")
+    assert len(receiver.at(f"/{tag}")) == 1
+
+
+def test_a_replay_without_names_goes_to_all_who_want_it_now(webhooks: Hub, receiver: Receiver, tag: str):
+    first = webhooks.broadcast(f"{tag}.x", payload=7)
+    webhooks.until(f"/events/{first}", lambda event: event["status"] == "COMPLETED")
+    webhooks.subscribe(tag, f"{receiver.url}/{tag}", event_type=f"{tag}.*")
+    assert webhooks.post(f"/events/{first}/replay").status == 202
+    (got,) = receiver.wait(f"/{tag}")
+    assert got.json["data"] == 7
+
+
+def test_work_for_chosen_subscribers_is_no_work_again(webhooks: Hub, receiver: Receiver, tag: str):
+    made = webhooks.subscribe(tag, f"{receiver.url}/{tag}", event_type=f"{tag}.none")
+    first = webhooks.publish(tags=tag, payload=7)
+    webhooks.complete(webhooks.take(tag)["id"])
+    answer = webhooks.post(f"/events/{first['id']}/replay", {"subscribers": [made["id"]]})
+    assert (answer.status, answer.json["tags"]) == (202, None)
+    (got,) = receiver.wait(f"/{tag}")
+    assert got.json["data"] == 7
+    assert webhooks.take(tag) is None
 
 
 @pytest.mark.parametrize("number", ["9223372036854775807", "0", "-1", "x", "9" * 30])
