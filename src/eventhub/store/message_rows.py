@@ -12,7 +12,6 @@ from eventhub.core.events import Status
 from eventhub.core.lifecycle import State, public_status
 from eventhub.core.strict_json import decode
 from eventhub.store.messages import HUB, Attempt, BlockedKey, DeadLetter, Message, SubscriberStats
-from eventhub.store.messaging import SubscriberGauge
 from eventhub.store.routes import KnownRoutes
 from eventhub.store.rows import to_dead
 
@@ -21,7 +20,6 @@ __all__ = [
     "to_attempt",
     "to_blocked_key",
     "to_dead_letter",
-    "to_gauge",
     "to_message",
     "to_stats",
 ]
@@ -125,20 +123,6 @@ def to_dead_letter(row: Sequence[Any], time: Time) -> DeadLetter:
         consumer=None if consumer is None else decode(consumer),
         parked=bool(parked),
         max_attempts=max_attempts,
-    )
-
-
-def to_gauge(row: Sequence[Any]) -> SubscriberGauge:
-    number, name, status, circuit, pending, processing, dead, blocked_keys = row
-    return SubscriberGauge(
-        id=number,
-        name=name,
-        status=status,
-        circuit=circuit,
-        pending=pending,
-        processing=processing,
-        dead=dead,
-        blocked_keys=blocked_keys,
     )
 
 

@@ -27,7 +27,7 @@ from eventhub.store.messages import (
 )
 from eventhub.store.values import NewEvent
 
-__all__ = ["BEHIND", "COUNTED", "PORTION", "SAMPLE", "Compose", "HubGauges", "Messaging", "SubscriberGauge"]
+__all__ = ["BEHIND", "COUNTED", "PORTION", "SAMPLE", "Compose", "HubGauges", "Messaging"]
 
 COUNTED: Final = 100_000
 """Numbers for people are exact up to here."""
@@ -46,24 +46,15 @@ Compose = Callable[[Sequence[DeadLetter]], Sequence[NewEvent]]
 """The events that tell of these deaths; it must be quick and touch nothing, and may be asked twice."""
 
 
-class SubscriberGauge(msgspec.Struct, frozen=True, kw_only=True):
-    """A subscriber's backlog in numbers, each counted up to ten thousand."""
-
-    id: int
-    name: str
-    status: str
-    circuit: str
-    pending: int
-    processing: int
-    dead: int
-    blocked_keys: int
-
-
 class HubGauges(msgspec.Struct, frozen=True, kw_only=True):
-    """The hub in numbers that go up and down; ``dead_letters`` are all there are, those of work as well."""
+    """The hub in numbers that go up and down, each counted up to a hundred thousand."""
 
-    subscribers: list[SubscriberGauge]
+    pending: list[tuple[int, int]]
+    """Subscribers and how many messages wait for them, counted up to ten thousand: those with the most first."""
+    blocked_keys: int
+    parked_keys: int
     dead_letters: int
+    """All there are, those of work as well."""
 
 
 class Messaging(ABC):
@@ -98,8 +89,8 @@ class Messaging(ABC):
         """
 
     @abstractmethod
-    async def hub_gauges(self) -> HubGauges:
-        """Backlogs of all subscribers, and the size of the dead letter queue."""
+    async def hub_gauges(self, *, most: int = 100) -> HubGauges:
+        """The largest backlogs, ``most`` of them; keys that stand still, and the size of the dead letter queue."""
 
     # ------------------------------------------------------------- operating
 

@@ -19,7 +19,10 @@ class Operating(ABC):
 
     @abstractmethod
     async def retry_dead(self, ids: Sequence[int], *, by: str, now: datetime | None = None) -> set[int]:
-        """Give dead events a fresh start: counters at zero, due now; returns the ids that were dead."""
+        """Give dead deliveries a fresh start: counters at zero, due now; returns the ids that were dead.
+
+        A message whose subscriber is gone stays dead.
+        """
 
     @abstractmethod
     async def purge_dead(

@@ -14,7 +14,6 @@ from eventhub.store.message_rows import (
     to_attempt,
     to_blocked_key,
     to_dead_letter,
-    to_gauge,
     to_message,
     to_stats,
 )
@@ -87,10 +86,10 @@ class PostgresMessaging(Store):
         rows = await self._read(SQL.blocked_keys, subscriber, after, limit, BEHIND)
         return [to_blocked_key(row, same) for row in rows]
 
-    async def hub_gauges(self) -> HubGauges:
-        rows = await self._read(SQL.hub_numbers, BEHIND)
-        ((dead,),) = await self._read(SQL.dead_count, COUNTED)
-        return HubGauges(subscribers=[to_gauge(row) for row in rows], dead_letters=dead)
+    async def hub_gauges(self, *, most: int = 100) -> HubGauges:
+        pending = [(row[0], row[1]) for row in await self._read(SQL.backlogs, BEHIND, most)]
+        ((blocked, parked, dead),) = await self._read(SQL.standstill, COUNTED)
+        return HubGauges(pending=pending, blocked_keys=blocked, parked_keys=parked, dead_letters=dead)
 
     # ------------------------------------------------------------------ keys
 

@@ -36,6 +36,10 @@ class PostgresOperating(Store):
     async def retry_dead(self, ids: Sequence[int], *, by: str, now: datetime | None = None) -> set[int]:
         async def work(connection: Any) -> list[Any]:
             letters = await connection.fetch(SQL.dead_standing, list(ids))
+            whose = {row[5] for row in letters} - {None}
+            if whose:  # nobody would ever take what is retried for a subscriber that is gone
+                there = {row[0] for row in await connection.fetch(SQL.hold_subscribers, list(whose))}
+                letters = [row for row in letters if row[5] is None or row[5] in there]
             if not letters:
                 return []
             ordered = {row[2]: (row[2], row[3], row[4]) for row in letters if row[2] is not None}

@@ -16,7 +16,6 @@ from eventhub.store.message_rows import (
     to_attempt,
     to_blocked_key,
     to_dead_letter,
-    to_gauge,
     to_message,
     to_stats,
 )
@@ -95,10 +94,10 @@ class SqliteMessaging(Store):
         rows = await self._read(SQL.blocked_keys, subscriber=subscriber, after=after, limit=limit, most=BEHIND)
         return [to_blocked_key(row, from_micros) for row in rows]
 
-    async def hub_gauges(self) -> HubGauges:
-        rows = await self._read(SQL.hub_numbers, most=BEHIND)
-        ((letters,),) = await self._read(SQL.dead_count, most=COUNTED)
-        return HubGauges(subscribers=[to_gauge(row) for row in rows], dead_letters=letters)
+    async def hub_gauges(self, *, most: int = 100) -> HubGauges:
+        pending = [(row[0], row[1]) for row in await self._read(SQL.backlogs, most=BEHIND, limit=most)]
+        ((blocked, parked, letters),) = await self._read(SQL.standstill, most=COUNTED)
+        return HubGauges(pending=pending, blocked_keys=blocked, parked_keys=parked, dead_letters=letters)
 
     # ------------------------------------------------------------------ keys
 
@@ -183,8 +182,10 @@ class SqliteMessaging(Store):
     async def announce_dead(self, compose: Compose, *, limit: int = 100, now: datetime | None = None) -> int:
         def work(connection: apsw.Connection, at: int) -> tuple[int, Sequence[NewEvent]]:
             rows = connection.execute(SQL.unannounced, {"limit": limit}).fetchall()
+            if not rows:  # another process was faster
+                return 0, []
             letters = [to_dead_letter(row, from_micros) for row in rows]
-            events = compose(letters) if letters else []
+            events = compose(letters)
             if events:
                 (answer,) = publish_calls(connection, [events], self._routes, at)
                 if isinstance(answer, Exception):

@@ -20,7 +20,8 @@ CREATE INDEX dead_letters_latest ON eventhub.dead_letters (id) WHERE retried_at 
 CREATE INDEX dead_letters_message ON eventhub.dead_letters (subscriber, delivery_id)
   WHERE retried_at IS NULL AND subscriber IS NOT NULL;
 
--- A message wherever it stands: open, dead, or delivered. One that was cancelled is in the log only.
+-- A message wherever it stands: open, dead, or delivered. All attempts but the last of one that was delivered have
+-- failed. One that was cancelled is in the log only.
 CREATE VIEW eventhub.messages AS
 SELECT d.id, d.event_id, d.subscriber, e.type, d.state,
        CASE d.state WHEN 1 THEN 'PROCESSING' ELSE 'PENDING' END AS status, d.attempts, d.failures, d.max_attempts,
@@ -33,8 +34,7 @@ SELECT l.delivery_id, l.event_id, l.subscriber, l.type, NULL, l.status, l.attemp
 FROM eventhub.dead_letters l WHERE l.subscriber IS NOT NULL AND l.retried_at IS NULL
 UNION ALL
 SELECT a.delivery_id, a.event_id, a.subscriber, coalesce(e.type, ''), NULL, 'COMPLETED',
-       (SELECT count(*) FROM eventhub.attempts n WHERE n.delivery_id = a.delivery_id),
-       (SELECT count(*) FROM eventhub.attempts n WHERE n.delivery_id = a.delivery_id AND n.action <> 'COMPLETED'),
+       coalesce((a.detail ->> 'attempt')::integer, 1), coalesce((a.detail ->> 'attempt')::integer - 1, 0),
        NULL, e.ordering_key, NULL, NULL, NULL, coalesce(e.created_at, a.created_at), a.created_at
 FROM eventhub.attempts a LEFT JOIN eventhub.events e ON e.id = a.event_id WHERE a.action = 'COMPLETED';
 

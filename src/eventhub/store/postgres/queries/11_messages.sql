@@ -273,30 +273,18 @@ old AS MATERIALIZED (
 gone AS (DELETE FROM eventhub.attempts WHERE ctid = ANY (ARRAY (SELECT tid FROM old)) RETURNING 1)
 SELECT count(*) FROM gone;
 
--- name: hub_numbers
--- For each subscriber what waits, is in flight, is dead and how many keys stand still, each counted up to $1.
-SELECT w.id, w.name, w.status, w.circuit,
-       (SELECT count(*) FROM (
-          SELECT 1 FROM eventhub.deliveries d
-          WHERE d.subscriber IS NOT NULL AND d.state <> 1 AND d.state <> 4
-            AND d.subscriber >= w.id AND d.subscriber <= w.id
-          ORDER BY d.subscriber, d.state, d.id LIMIT $1) c),
-       coalesce(h.messages, 0),
-       (SELECT count(*) FROM (
-          SELECT 1 FROM eventhub.dead_letters l
-          WHERE l.retried_at IS NULL AND l.subscriber IS NOT NULL
-            AND l.subscriber >= w.id AND l.subscriber <= w.id
-          ORDER BY l.subscriber, l.delivery_id LIMIT $1) c),
-       (SELECT count(*) FROM (
-          SELECT 1 FROM eventhub.deliveries d
-          WHERE d.subscriber IS NOT NULL AND d.lane IS NOT NULL AND d.state <> 2 AND (d.failures > 0 OR d.state = 4)
-            AND d.subscriber >= w.id AND d.subscriber <= w.id
-          ORDER BY d.subscriber, d.key COLLATE "C" LIMIT $1) c)
-FROM eventhub.subscribers w
-LEFT JOIN (SELECT d.subscriber, count(*) AS messages
-           FROM (SELECT subscriber FROM eventhub.deliveries WHERE state = 1 ORDER BY due) d
-           WHERE d.subscriber IS NOT NULL GROUP BY d.subscriber) h ON h.subscriber = w.id ORDER BY w.id;
+-- name: backlogs
+-- What waits for each subscriber, counted up to $1: those with the most first.
+SELECT w.id, (SELECT count(*) FROM (
+         SELECT 1 FROM eventhub.deliveries d
+         WHERE d.subscriber IS NOT NULL AND d.state <> 1 AND d.state <> 4 AND d.subscriber >= w.id AND d.subscriber <= w.id
+         ORDER BY d.subscriber, d.state, d.id LIMIT $1) c) AS messages
+FROM eventhub.subscribers w ORDER BY messages DESC, w.id LIMIT $2;
 
--- name: dead_count
--- The whole dead letter queue, of work as well, counted up to $1.
-SELECT count(*) FROM (SELECT 1 FROM eventhub.dead_letters WHERE retried_at IS NULL ORDER BY id LIMIT $1) c;
+-- name: standstill
+-- Keys of all subscribers that stand still, those of them that are parked, and the dead letter queue, of work as well.
+SELECT count(*), count(*) FILTER (WHERE b.state = 4),
+       (SELECT count(*) FROM (SELECT 1 FROM eventhub.dead_letters WHERE retried_at IS NULL ORDER BY id LIMIT $1) c)
+FROM (SELECT d.state FROM eventhub.deliveries d
+      WHERE d.subscriber IS NOT NULL AND d.lane IS NOT NULL AND d.state <> 2 AND (d.failures > 0 OR d.state = 4)
+      ORDER BY d.subscriber, d.key COLLATE "C" LIMIT $1) b;

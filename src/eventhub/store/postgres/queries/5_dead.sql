@@ -20,9 +20,14 @@ WHERE l.event_id = $1 ORDER BY l.id DESC LIMIT 1;
 
 -- name: dead_standing
 -- The open dead letters of these deliveries, locked, with what a fresh start needs: the lane may be gone by now.
-SELECT l.id, l.delivery_id, l.lane, coalesce('subscriber:' || l.subscriber, r.queue), coalesce(l.key, l.ordering_key)
+SELECT l.id, l.delivery_id, l.lane, coalesce('subscriber:' || l.subscriber, r.queue), coalesce(l.key, l.ordering_key),
+       l.subscriber
 FROM eventhub.dead_letters l JOIN eventhub.routes r ON r.id = l.route
 WHERE l.retried_at IS NULL AND l.delivery_id = ANY ($1::bigint[]) ORDER BY l.delivery_id FOR UPDATE OF l;
+
+-- name: hold_subscribers
+-- Those that are still there, and stay until the end of the transaction.
+SELECT id FROM eventhub.subscribers WHERE id = ANY ($1::bigint[]) ORDER BY id FOR KEY SHARE;
 
 -- name: close_dead
 -- The dead letter stays as history, with who retried it and when.

@@ -19,7 +19,8 @@ CREATE INDEX eventhub_dead_letters_latest ON eventhub_dead_letters (id) WHERE re
 CREATE INDEX eventhub_dead_letters_message ON eventhub_dead_letters (subscriber, delivery_id)
   WHERE retried_at IS NULL AND subscriber IS NOT NULL;
 
--- A message wherever it stands: open, dead, or delivered. One that was cancelled is in the log only.
+-- A message wherever it stands: open, dead, or delivered. All attempts but the last of one that was delivered have
+-- failed. One that was cancelled is in the log only.
 CREATE VIEW eventhub_messages AS
 SELECT d.id, d.event_id, d.subscriber, e.type, d.state,
        CASE d.state WHEN 1 THEN 'PROCESSING' ELSE 'PENDING' END AS status, d.attempts, d.failures, d.max_attempts,
@@ -32,8 +33,7 @@ SELECT l.delivery_id, l.event_id, l.subscriber, l.type, NULL, l.status, l.attemp
 FROM eventhub_dead_letters l WHERE l.subscriber IS NOT NULL AND l.retried_at IS NULL
 UNION ALL
 SELECT a.delivery_id, a.event_id, a.subscriber, coalesce(e.type, ''), NULL, 'COMPLETED',
-       (SELECT count(*) FROM eventhub_attempts n WHERE n.delivery_id = a.delivery_id),
-       (SELECT count(*) FROM eventhub_attempts n WHERE n.delivery_id = a.delivery_id AND n.action <> 'COMPLETED'),
+       coalesce(json_extract(a.detail, '$.attempt'), 1), coalesce(json_extract(a.detail, '$.attempt') - 1, 0),
        NULL, e.ordering_key, NULL, NULL, NULL, coalesce(e.created_at, a.created_at), a.created_at
 FROM eventhub_attempts a LEFT JOIN eventhub_events e ON e.id = a.event_id WHERE a.action = 'COMPLETED';
 

@@ -244,25 +244,18 @@ DELETE FROM eventhub_attempts WHERE (delivery_id, fence) IN (
   LIMIT :limit)
 RETURNING 1;
 
--- name: hub_numbers
--- For each subscriber what waits, is in flight, is dead and how many keys stand still, each counted up to :most.
-SELECT w.id, w.name, w.status, w.circuit,
-       (SELECT count(*) FROM (
-          SELECT 1 FROM eventhub_deliveries d INDEXED BY eventhub_deliveries_pending
-          WHERE d.subscriber = w.id AND d.subscriber IS NOT NULL AND d.state <> 1 AND d.state <> 4 LIMIT :most)),
-       coalesce(h.messages, 0),
-       (SELECT count(*) FROM (
-          SELECT 1 FROM eventhub_dead_letters l INDEXED BY eventhub_dead_letters_message
-          WHERE l.subscriber = w.id AND l.subscriber IS NOT NULL AND l.retried_at IS NULL LIMIT :most)),
-       (SELECT count(*) FROM (
-          SELECT 1 FROM eventhub_deliveries d INDEXED BY eventhub_deliveries_blocked
-          WHERE d.subscriber = w.id AND d.subscriber IS NOT NULL AND d.lane IS NOT NULL AND d.state <> 2
-            AND (d.failures > 0 OR d.state = 4) LIMIT :most))
-FROM eventhub_subscribers w
-LEFT JOIN (SELECT d.subscriber, count(*) AS messages FROM eventhub_deliveries d INDEXED BY eventhub_deliveries_leased
-           WHERE d.state = 1 AND d.subscriber IS NOT NULL GROUP BY d.subscriber) h ON h.subscriber = w.id ORDER BY w.id;
+-- name: backlogs
+-- What waits for each subscriber, counted up to :most: those with the most first.
+SELECT w.id, (SELECT count(*) FROM (
+         SELECT 1 FROM eventhub_deliveries d INDEXED BY eventhub_deliveries_pending
+         WHERE d.subscriber = w.id AND d.subscriber IS NOT NULL AND d.state <> 1 AND d.state <> 4 LIMIT :most)) AS messages
+FROM eventhub_subscribers w ORDER BY messages DESC, w.id LIMIT :limit;
 
--- name: dead_count
--- The whole dead letter queue, of work as well, counted up to :most.
-SELECT count(*) FROM (SELECT 1 FROM eventhub_dead_letters INDEXED BY eventhub_dead_letters_latest
-                      WHERE retried_at IS NULL LIMIT :most);
+-- name: standstill
+-- Keys of all subscribers that stand still, those of them that are parked, and the dead letter queue, of work as well.
+SELECT count(*), coalesce(sum(b.state = 4), 0),
+       (SELECT count(*) FROM (SELECT 1 FROM eventhub_dead_letters INDEXED BY eventhub_dead_letters_latest
+                              WHERE retried_at IS NULL LIMIT :most))
+FROM (SELECT d.state FROM eventhub_deliveries d INDEXED BY eventhub_deliveries_blocked
+      WHERE d.subscriber IS NOT NULL AND d.lane IS NOT NULL AND d.state <> 2 AND (d.failures > 0 OR d.state = 4)
+      LIMIT :most) b;

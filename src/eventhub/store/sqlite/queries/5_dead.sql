@@ -19,11 +19,14 @@ FROM eventhub_dead_letters l JOIN eventhub_routes r ON r.id = l.route
 WHERE l.event_id = :event_id ORDER BY l.id DESC LIMIT 1;
 
 -- name: dead_standing
--- The open dead letters of these deliveries, with what a fresh start needs: the lane may be gone by now.
+-- The open dead letters of these deliveries, with what a fresh start needs: the lane may be gone by now. Nobody would
+-- ever take what is retried for a subscriber that is gone.
 SELECT l.id, l.delivery_id, l.event_id, l.lane, l.fence, coalesce(l.key, l.ordering_key),
        coalesce('subscriber:' || l.subscriber, r.queue)
 FROM eventhub_dead_letters l JOIN eventhub_routes r ON r.id = l.route
-WHERE l.retried_at IS NULL AND l.delivery_id IN (SELECT value FROM carray(:ids)) ORDER BY l.delivery_id;
+WHERE l.retried_at IS NULL AND l.delivery_id IN (SELECT value FROM carray(:ids))
+  AND (l.subscriber IS NULL OR l.subscriber IN (SELECT s.id FROM eventhub_subscribers s))
+ORDER BY l.delivery_id;
 
 -- name: close_dead
 -- The dead letter stays as history, with who retried it and when.
