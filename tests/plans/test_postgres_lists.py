@@ -119,8 +119,9 @@ WAITING = 100
 """How many wait or stand behind: a list of what is pending looks through them."""
 MOST_ROWS = 5 * 15 + 3 * 15 + WAITING * 2 + 5
 """The first fifteen of each of five routes, three look-ups for each event of the page, and those who wait."""
-MOST_BLOCKS = 5 * 15 * 4
-"""A way down the index for each of the first fifteen of five routes, where two indexes are walked in turn."""
+MOST_BLOCKS = 2 * 5 * 15 * 3
+"""A way down the index for each of the first fifteen of five routes, where two indexes are walked in turn: once with the
+work that is ready, and once with what is held back."""
 
 
 @pytest.fixture(scope="module", params=STATISTICS)

@@ -48,13 +48,13 @@ class Reading(ABC):
 
     @abstractmethod
     async def open_count(self, limit: int) -> int:
-        """How many deliveries are open (ready, waiting, behind or leased), counting no more than ``limit`` of them."""
+        """How many deliveries are open (ready, waiting, behind or leased) or to be made, counted up to ``limit``."""
 
     @abstractmethod
     async def orphans(
         self, queue: str, *, silent: timedelta, limit: int = 100, now: datetime | None = None
     ) -> list[Orphan]:
-        """Claims of a queue whose event's log is silent for longer than that, the most silent first."""
+        """Claims of a queue of which the log is silent for longer than that, the most silent first."""
 
     @abstractmethod
     async def count_orphans(self, queue: str, *, silent: timedelta, limit: int, now: datetime | None = None) -> int:
@@ -92,7 +92,7 @@ class Reading(ABC):
 
     @abstractmethod
     async def stats(self, queue: str | None = None) -> list[QueueStats]:
-        """Every queue in numbers, or one of them."""
+        """Every queue in numbers, or one of them: its events and the work on them, not the messages of the hub."""
 
     @abstractmethod
     async def dead(self, *, queue: str | None = None, offset: int = 0, limit: int = 100) -> DeadPage:

@@ -151,12 +151,12 @@ def _facts(row: Sequence[Any], time: Callable[[Any], datetime]) -> dict[str, Any
 
 
 def to_queued(row: Sequence[Any], time: Callable[[Any], datetime]) -> QueuedEvent:
-    """A row of the view ``event_states``."""
-    (queue, state, dead_status, attempts, failures, fence, lease_ends, next_retry, errors, updated_at) = row[10:20]
+    """A row of the view ``event_states``; where its deliveries stand is told as lists of words."""
+    (queue, states, dead, completed, attempts, failures, fence, lease_ends, next_retry, errors, updated_at) = row[10:21]
     status = event_status(
-        open_states=frozenset() if state is None else frozenset({State(state)}),
-        dead=frozenset() if dead_status is None else frozenset({Status(dead_status)}),
-        completed=False,
+        open_states=frozenset(State(int(state)) for state in states.split(",")) if states else frozenset(),
+        dead=frozenset(Status(each) for each in dead.split(",")) if dead else frozenset(),
+        completed=bool(completed),
     )
     return QueuedEvent(
         **_facts(row, time),
@@ -196,14 +196,14 @@ def to_tag_sets(rows: Iterable[Sequence[Any]], known: KnownRoutes, most: int) ->
 
 
 def to_orphan(row: Sequence[Any], time: Callable[[Any], datetime]) -> Orphan:
-    """A row of the view ``event_states`` and its worker."""
-    event = to_queued(row, time)
+    """A row of the view ``event_states`` and the claim: its worker and fence, since when it is silent and its end."""
+    worker, fence, since, lease_ends = row[21:25]
     return Orphan(
-        event=event,
-        worker=row[20],
-        fence=event.fence,
-        silent_since=event.updated_at,
-        lease_expires_at=event.lease_expires_at or event.updated_at,
+        event=to_queued(row, time),
+        worker=worker,
+        fence=fence,
+        silent_since=time(since),
+        lease_expires_at=time(lease_ends),
     )
 
 

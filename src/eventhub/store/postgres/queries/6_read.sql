@@ -20,39 +20,40 @@ SELECT id, event_id, delivery_id, action, worker, attempt, fence, status_code, e
 FROM eventhub.event_log WHERE event_id = $1 ORDER BY id;
 
 -- name: count_open
-SELECT r.queue, d.state, count(*) FROM eventhub.deliveries d JOIN eventhub.routes r ON r.id = d.route
-WHERE d.state <> 4 GROUP BY r.queue, d.state;
+-- The numbers of a queue are those of its events and of the work on them; messages are counted by subscriber.
+SELECT r.queue, o.state, count(*) FROM eventhub.open_events o JOIN eventhub.routes r ON r.id = o.route
+GROUP BY r.queue, o.state;
 
 -- name: count_dead
-SELECT r.queue, l.status, count(*) FROM eventhub.dead_letters l JOIN eventhub.routes r ON r.id = l.route
-WHERE l.retried_at IS NULL GROUP BY r.queue, l.status;
+SELECT r.queue, d.status, count(*) FROM eventhub.dead_events d JOIN eventhub.routes r ON r.id = d.route
+GROUP BY r.queue, d.status;
 
 -- name: count_events
 SELECT r.queue, count(*) FROM eventhub.events e JOIN eventhub.routes r ON r.id = e.route GROUP BY r.queue;
 
 -- name: ages
--- How long the open work has been waiting since it was published, in buckets.
+-- How long ago the open events were published, in buckets.
 SELECT r.queue, CASE WHEN now() - e.created_at < interval '1 second' THEN '<1s'
                      WHEN now() - e.created_at < interval '10 seconds' THEN '<10s'
                      WHEN now() - e.created_at < interval '1 minute' THEN '<1m'
                      WHEN now() - e.created_at < interval '10 minutes' THEN '<10m'
                      WHEN now() - e.created_at < interval '1 hour' THEN '<1h' ELSE '>=1h' END AS age,
        count(*), extract(epoch FROM now() - min(e.created_at))
-FROM eventhub.deliveries d JOIN eventhub.events e ON e.id = d.event_id JOIN eventhub.routes r ON r.id = d.route
-WHERE d.state <> 4 GROUP BY r.queue, age;
+FROM eventhub.open_events o JOIN eventhub.events e ON e.id = o.id JOIN eventhub.routes r ON r.id = o.route
+GROUP BY r.queue, age;
 
 -- name: attempts
 SELECT r.queue, d.attempts, count(*) FROM eventhub.deliveries d JOIN eventhub.routes r ON r.id = d.route
-WHERE d.state <> 4 GROUP BY r.queue, d.attempts;
+WHERE d.state <> 4 AND d.subscriber IS NULL GROUP BY r.queue, d.attempts;
 
 -- name: count_results
 SELECT r.queue, h.kind, count(*) FROM eventhub.handler_results h JOIN eventhub.events e ON e.id = h.event_id
 JOIN eventhub.routes r ON r.id = e.route GROUP BY r.queue, h.kind;
 
 -- name: recent_ends
--- The actions on the last few thousand events tell latency and failure rate, whatever the log's length.
+-- The work on the last few thousand events tells latency and failure rate, whatever the log's length.
 SELECT r.queue, g.action, extract(epoch FROM g.created_at - e.created_at)
 FROM eventhub.events e JOIN eventhub.event_log g ON g.event_id = e.id JOIN eventhub.routes r ON r.id = e.route
 WHERE e.id > (SELECT coalesce(max(id), 0) - 5000 FROM eventhub.events)
   AND g.event_id > (SELECT coalesce(max(id), 0) - 5000 FROM eventhub.events)
-  AND g.action IN ('COMPLETED', 'FAILED', 'ABANDONED');
+  AND g.action IN ('COMPLETED', 'FAILED', 'ABANDONED') AND g.delivery_id = g.event_id;

@@ -6,29 +6,39 @@ SELECT 1;
 SELECT now();
 
 -- name: open_count
--- How much is open, as far as it matters: no more than $1 are counted, the newest first.
-SELECT count(*) FROM (
-  SELECT 1 FROM eventhub.deliveries WHERE state + 0 <> 4 ORDER BY id DESC LIMIT $1) o;
+-- How much is open or to be handed out, as far as it matters: no more than $1 are counted, the newest first.
+SELECT least($1, (SELECT count(*) FROM (SELECT 1 FROM eventhub.deliveries WHERE state + 0 <> 4 ORDER BY id DESC LIMIT $1) o)
+                 + (SELECT count(*) FROM (SELECT 1 FROM eventhub.fanout LIMIT $1) m));
 
 -- name: orphans
--- Claims of which nothing was written for longer than $2; as many are looked at as there are open claims.
+-- Claims of which nothing was written for longer than $2, whatever happens to other deliveries of their events; as many
+-- are looked at as there are open claims.
 WITH leased AS MATERIALIZED (
-  SELECT d.event_id, d.worker FROM eventhub.deliveries d
-  WHERE d.state = 1 AND d.route = ANY (ARRAY (SELECT r.id FROM eventhub.routes r WHERE r.queue = $1)) ORDER BY d.due)
-SELECT s.*, h.worker FROM leased h
+  SELECT d.id, d.event_id, d.worker, d.fence, d.due FROM eventhub.deliveries d
+  WHERE d.state = 1 AND d.route = ANY (ARRAY (SELECT r.id FROM eventhub.routes r WHERE r.queue = $1)) ORDER BY d.due),
+silent AS MATERIALIZED (
+  SELECT h.*, g.since FROM leased h
+  CROSS JOIN LATERAL (
+    SELECT coalesce((SELECT max(n.created_at) FROM eventhub.event_log n
+                     WHERE n.event_id = h.event_id AND n.delivery_id = h.id),
+                    (SELECT e.created_at FROM eventhub.events e WHERE e.id = h.event_id)) AS since OFFSET 0) g
+  WHERE g.since < coalesce($4, now()) - $2::interval ORDER BY g.since, h.id LIMIT $3)
+SELECT s.*, h.worker, h.fence, h.since, h.due FROM silent h
 CROSS JOIN LATERAL (SELECT * FROM eventhub.event_states v WHERE v.id = h.event_id OFFSET 0) s
-WHERE s.updated_at < coalesce($4, now()) - $2::interval
-ORDER BY s.updated_at, s.id LIMIT $3;
+ORDER BY h.since, h.id;
 
 -- name: count_orphans
 -- As orphans; no more than $3 are counted.
 WITH leased AS MATERIALIZED (
-  SELECT d.event_id FROM eventhub.deliveries d
+  SELECT d.id, d.event_id FROM eventhub.deliveries d
   WHERE d.state = 1 AND d.route = ANY (ARRAY (SELECT r.id FROM eventhub.routes r WHERE r.queue = $1)) ORDER BY d.due)
 SELECT count(*) FROM (
   SELECT 1 FROM leased h
-  CROSS JOIN LATERAL (SELECT v.updated_at FROM eventhub.event_states v WHERE v.id = h.event_id OFFSET 0) s
-  WHERE s.updated_at < coalesce($4, now()) - $2::interval LIMIT $3) o;
+  CROSS JOIN LATERAL (
+    SELECT coalesce((SELECT max(n.created_at) FROM eventhub.event_log n
+                     WHERE n.event_id = h.event_id AND n.delivery_id = h.id),
+                    (SELECT e.created_at FROM eventhub.events e WHERE e.id = h.event_id)) AS since OFFSET 0) g
+  WHERE g.since < coalesce($4, now()) - $2::interval LIMIT $3) o;
 
 -- name: see_workers
 -- In the order of their names, so that two who write cannot wait in a circle. Whoever waited brings an older time, and

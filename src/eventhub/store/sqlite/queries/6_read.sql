@@ -20,36 +20,37 @@ SELECT id, event_id, delivery_id, action, worker, attempt, fence, status_code, e
 FROM eventhub_event_log WHERE event_id = :event_id ORDER BY id;
 
 -- name: count_open
-SELECT r.queue, d.state, count(*) FROM eventhub_deliveries d JOIN eventhub_routes r ON r.id = d.route
-WHERE d.state <> 4 GROUP BY r.queue, d.state;
+-- The numbers of a queue are those of its events and of the work on them; messages are counted by subscriber.
+SELECT r.queue, o.state, count(*) FROM eventhub_open_events o JOIN eventhub_routes r ON r.id = o.route
+GROUP BY r.queue, o.state;
 
 -- name: count_dead
-SELECT r.queue, l.status, count(*) FROM eventhub_dead_letters l JOIN eventhub_routes r ON r.id = l.route
-WHERE l.retried_at IS NULL GROUP BY r.queue, l.status;
+SELECT r.queue, d.status, count(*) FROM eventhub_dead_events d JOIN eventhub_routes r ON r.id = d.route
+GROUP BY r.queue, d.status;
 
 -- name: count_events
 SELECT r.queue, count(*) FROM eventhub_events e JOIN eventhub_routes r ON r.id = e.route GROUP BY r.queue;
 
 -- name: ages
--- How long the open work has been waiting since it was published, in buckets.
+-- How long ago the open events were published, in buckets.
 SELECT r.queue, CASE WHEN :now - e.created_at < 1000000 THEN '<1s' WHEN :now - e.created_at < 10000000 THEN '<10s'
                      WHEN :now - e.created_at < 60000000 THEN '<1m' WHEN :now - e.created_at < 600000000 THEN '<10m'
                      WHEN :now - e.created_at < 3600000000 THEN '<1h' ELSE '>=1h' END AS age,
        count(*), (:now - min(e.created_at)) / 1e6
-FROM eventhub_deliveries d JOIN eventhub_events e ON e.id = d.event_id JOIN eventhub_routes r ON r.id = d.route
-WHERE d.state <> 4 GROUP BY r.queue, age;
+FROM eventhub_open_events o JOIN eventhub_events e ON e.id = o.id JOIN eventhub_routes r ON r.id = o.route
+GROUP BY r.queue, age;
 
 -- name: attempts
 SELECT r.queue, d.attempts, count(*) FROM eventhub_deliveries d JOIN eventhub_routes r ON r.id = d.route
-WHERE d.state <> 4 GROUP BY r.queue, d.attempts;
+WHERE d.state <> 4 AND d.subscriber IS NULL GROUP BY r.queue, d.attempts;
 
 -- name: count_results
 SELECT r.queue, h.kind, count(*) FROM eventhub_handler_results h JOIN eventhub_events e ON e.id = h.event_id
 JOIN eventhub_routes r ON r.id = e.route GROUP BY r.queue, h.kind;
 
 -- name: recent_ends
--- The last ten thousand log rows tell latency and failure rate, whatever the log's length.
+-- The work in the last ten thousand log rows tells latency and failure rate, whatever the log's length.
 SELECT r.queue, g.action, (g.created_at - e.created_at) / 1e6
-FROM (SELECT event_id, action, created_at FROM eventhub_event_log ORDER BY id DESC LIMIT 10000) g
+FROM (SELECT event_id, delivery_id, action, created_at FROM eventhub_event_log ORDER BY id DESC LIMIT 10000) g
 JOIN eventhub_events e ON e.id = g.event_id JOIN eventhub_routes r ON r.id = e.route
-WHERE g.action IN ('COMPLETED', 'FAILED', 'ABANDONED');
+WHERE g.action IN ('COMPLETED', 'FAILED', 'ABANDONED') AND g.delivery_id = g.event_id;

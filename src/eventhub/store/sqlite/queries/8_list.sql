@@ -1,16 +1,21 @@
 -- name: routes
--- Routes are few: lists by queue and tags choose among them first, and then read only what is theirs.
-SELECT id, tags FROM eventhub_routes WHERE :queue IS NULL OR queue = :queue;
+-- Routes are few: lists by queue and tags choose among them first, and then read only what is theirs. Those of
+-- subscribers are left out: messages wait there, and no event has them.
+SELECT id, tags FROM eventhub_routes WHERE (:queue IS NULL OR queue = :queue) AND (queue <> 'hub' OR tags = '');
 
 -- name: events_recent
--- All events, or the completed ones: neither open nor given up. In every list the ids of the page are found first and
--- only they are told in full.
+-- All events, or the completed ones: no delivery of theirs is open, to be made or given up. In every list the ids of the
+-- page are found first and only they are told in full.
 SELECT * FROM eventhub_event_states WHERE id IN (
   SELECT e.id FROM eventhub_events e NOT INDEXED
   WHERE e.id < :before
     AND (NOT :completed OR (
       NOT EXISTS (SELECT 1 FROM eventhub_deliveries d WHERE d.id = e.id)
-      AND NOT EXISTS (SELECT 1 FROM eventhub_dead_letters l WHERE l.delivery_id = e.id AND l.retried_at IS NULL)))
+      AND NOT EXISTS (SELECT 1 FROM eventhub_dead_letters l INDEXED BY eventhub_dead_letters_page
+                      WHERE l.event_id = e.id AND l.retried_at IS NULL)
+      AND NOT EXISTS (SELECT 1 FROM eventhub_deliveries m INDEXED BY eventhub_deliveries_event
+                      WHERE m.event_id = e.id AND m.subscriber IS NOT NULL)
+      AND NOT EXISTS (SELECT 1 FROM eventhub_fanout f WHERE f.event_id = e.id)))
   ORDER BY e.id DESC LIMIT :limit OFFSET :offset)
 ORDER BY id DESC;
 
@@ -24,7 +29,11 @@ SELECT * FROM eventhub_event_states WHERE id IN (
     WHERE x.route = w.value AND x.id < :before
       AND (NOT :completed OR (
         NOT EXISTS (SELECT 1 FROM eventhub_deliveries d WHERE d.id = x.id)
-        AND NOT EXISTS (SELECT 1 FROM eventhub_dead_letters l WHERE l.delivery_id = x.id AND l.retried_at IS NULL)))
+        AND NOT EXISTS (SELECT 1 FROM eventhub_dead_letters l INDEXED BY eventhub_dead_letters_page
+                        WHERE l.event_id = x.id AND l.retried_at IS NULL)
+        AND NOT EXISTS (SELECT 1 FROM eventhub_deliveries m INDEXED BY eventhub_deliveries_event
+                        WHERE m.event_id = x.id AND m.subscriber IS NOT NULL)
+        AND NOT EXISTS (SELECT 1 FROM eventhub_fanout f WHERE f.event_id = x.id)))
     ORDER BY x.id DESC LIMIT :limit + :offset)
   ORDER BY e.id DESC LIMIT :limit OFFSET :offset)
 ORDER BY id DESC;
@@ -38,82 +47,146 @@ SELECT * FROM eventhub_event_states WHERE id IN (
     WHERE x.type = :type AND x.route = w.value AND x.id < :before
       AND (NOT :completed OR (
         NOT EXISTS (SELECT 1 FROM eventhub_deliveries d WHERE d.id = x.id)
-        AND NOT EXISTS (SELECT 1 FROM eventhub_dead_letters l WHERE l.delivery_id = x.id AND l.retried_at IS NULL)))
+        AND NOT EXISTS (SELECT 1 FROM eventhub_dead_letters l INDEXED BY eventhub_dead_letters_page
+                        WHERE l.event_id = x.id AND l.retried_at IS NULL)
+        AND NOT EXISTS (SELECT 1 FROM eventhub_deliveries m INDEXED BY eventhub_deliveries_event
+                        WHERE m.event_id = x.id AND m.subscriber IS NOT NULL)
+        AND NOT EXISTS (SELECT 1 FROM eventhub_fanout f WHERE f.event_id = x.id)))
     ORDER BY x.id DESC LIMIT :limit + :offset)
   ORDER BY e.id DESC LIMIT :limit OFFSET :offset)
 ORDER BY id DESC;
 
 -- name: events_pending
--- The newest deliveries that nobody holds; only what is held or parked is stepped over.
-SELECT * FROM eventhub_event_states WHERE id IN (
-  SELECT d.id FROM eventhub_deliveries d NOT INDEXED WHERE d.id < :before AND d.state NOT IN (1, 4)
-  ORDER BY d.id DESC LIMIT :limit OFFSET :offset)
-ORDER BY id DESC;
-
--- name: events_pending_routed
--- What is ready has an index by route; what waits or stands behind is few beside it and is looked through.
-WITH found (id) AS (
-  SELECT d.event_id FROM carray(:routes) w
-  CROSS JOIN eventhub_deliveries d ON d.id IN (SELECT n.id FROM eventhub_deliveries n
-                                               WHERE n.state = 0 AND n.route = w.value AND n.event_id < :before
+-- The work that nobody holds, by its two indexes: the routes with the newest, and the newest of each. And the broadcasts,
+-- from event to event that has messages or a marker; only what is held or parked is stepped over.
+WITH RECURSIVE walk (below, pending, found) AS (
+  SELECT :before, 0, 0
+  UNION ALL
+  SELECT e.id, (SELECT s.status = 'PENDING' FROM eventhub_event_statuses s WHERE s.id = e.id), w.found + w.pending
+  FROM walk w
+  CROSS JOIN eventhub_events e ON e.id = (SELECT b.event_id FROM eventhub_broadcasts b WHERE b.event_id < w.below
+                                          ORDER BY b.event_id DESC LIMIT 1)
+  WHERE w.found + w.pending < :limit + :offset),
+head (route, newest) AS MATERIALIZED (
+  SELECT w.value,
+         max(coalesce((SELECT n.event_id FROM eventhub_ready_work n WHERE n.route = w.value AND n.event_id < :before
+                       ORDER BY n.event_id DESC LIMIT 1), 0),
+             coalesce((SELECT n.event_id FROM eventhub_held_work n WHERE n.route = w.value AND n.event_id < :before
+                       ORDER BY n.event_id DESC LIMIT 1), 0)) AS newest
+  FROM (SELECT id AS value FROM eventhub_routes WHERE queue <> 'hub' OR tags = '') w
+  ORDER BY newest DESC LIMIT :limit + :offset),
+found (id) AS (
+  SELECT d.event_id FROM head h
+  CROSS JOIN eventhub_deliveries d ON d.id IN (SELECT n.id FROM eventhub_ready_work n
+                                               WHERE n.route = h.route AND n.event_id < :before
                                                ORDER BY n.event_id DESC LIMIT :limit + :offset)
   UNION ALL
-  SELECT h.event_id FROM eventhub_deliveries h INDEXED BY eventhub_deliveries_waiting
-  WHERE h.state = 3 AND h.event_id < :before AND h.route IN (SELECT value FROM carray(:routes))
+  SELECT d.event_id FROM head h
+  CROSS JOIN eventhub_deliveries d ON d.id IN (SELECT n.id FROM eventhub_held_work n
+                                               WHERE n.route = h.route AND n.event_id < :before
+                                               ORDER BY n.event_id DESC LIMIT :limit + :offset)
   UNION ALL
-  SELECT h.event_id FROM eventhub_deliveries h INDEXED BY eventhub_deliveries_behind
-  WHERE h.state = 2 AND h.event_id < :before AND h.route IN (SELECT value FROM carray(:routes)))
+  SELECT below FROM walk WHERE pending)
 SELECT * FROM eventhub_event_states
-WHERE id IN (SELECT id FROM found ORDER BY id DESC LIMIT :limit OFFSET :offset) ORDER BY id DESC;
+WHERE id IN (SELECT DISTINCT id FROM found ORDER BY id DESC LIMIT :limit OFFSET :offset) ORDER BY id DESC;
 
--- name: events_pending_typed
--- Both the events of a type and what is ready can be millions, and have few in common. So the two indexes are walked in
--- turn, each from where the other has got to: a run that only one of them has is jumped over.
+-- name: events_pending_routed
+-- The same for some routes: their broadcasts are found by walking those that are open and the events of each route in
+-- turn, each from where the other has got to.
 WITH RECURSIVE walk (route, below, hit, found) AS (
   SELECT value, :before, NULL, 0 FROM carray(:routes)
   UNION ALL
-  SELECT w.route, CASE WHEN d.event_id = e.id THEN e.id ELSE d.event_id + 1 END,
-         CASE WHEN d.event_id = e.id THEN e.id END, w.found + (d.event_id = e.id)
+  SELECT w.route, CASE WHEN e.id = o.id THEN e.id ELSE e.id + 1 END,
+         CASE WHEN e.id = o.id AND (SELECT s.status = 'PENDING' FROM eventhub_event_statuses s WHERE s.id = o.id)
+              THEN e.id END, w.found + (w.hit IS NOT NULL)
   FROM walk w
+  CROSS JOIN eventhub_events o ON o.id = (SELECT b.event_id FROM eventhub_broadcasts b WHERE b.event_id < w.below
+                                          ORDER BY b.event_id DESC LIMIT 1)
+  CROSS JOIN eventhub_events e
+    ON e.id = (SELECT x.id FROM eventhub_events x INDEXED BY eventhub_events_route
+               WHERE x.route = w.route AND x.id <= o.id ORDER BY x.id DESC LIMIT 1)
+  WHERE w.found + (w.hit IS NOT NULL) < :limit + :offset),
+head (route, newest) AS MATERIALIZED (
+  SELECT w.value,
+         max(coalesce((SELECT n.event_id FROM eventhub_ready_work n WHERE n.route = w.value AND n.event_id < :before
+                       ORDER BY n.event_id DESC LIMIT 1), 0),
+             coalesce((SELECT n.event_id FROM eventhub_held_work n WHERE n.route = w.value AND n.event_id < :before
+                       ORDER BY n.event_id DESC LIMIT 1), 0)) AS newest
+  FROM carray(:routes) w
+  ORDER BY newest DESC LIMIT :limit + :offset),
+found (id) AS (
+  SELECT d.event_id FROM head h
+  CROSS JOIN eventhub_deliveries d ON d.id IN (SELECT n.id FROM eventhub_ready_work n
+                                               WHERE n.route = h.route AND n.event_id < :before
+                                               ORDER BY n.event_id DESC LIMIT :limit + :offset)
+  UNION ALL
+  SELECT d.event_id FROM head h
+  CROSS JOIN eventhub_deliveries d ON d.id IN (SELECT n.id FROM eventhub_held_work n
+                                               WHERE n.route = h.route AND n.event_id < :before
+                                               ORDER BY n.event_id DESC LIMIT :limit + :offset)
+  UNION ALL
+  SELECT hit FROM walk WHERE hit IS NOT NULL)
+SELECT * FROM eventhub_event_states
+WHERE id IN (SELECT DISTINCT id FROM found ORDER BY id DESC LIMIT :limit OFFSET :offset) ORDER BY id DESC;
+
+-- name: events_pending_typed
+-- Both the events of a type and what is open can be millions, and have few in common. So two indexes are walked in turn,
+-- each from where the other has got to: a run that only one of them has is jumped over. Three times on each route: with
+-- the work that is ready (0), with the work that is held back (2), and with the broadcasts (9).
+WITH RECURSIVE walk (kind, route, below, hit, found) AS (
+  SELECT k.column1, r.value, :before, NULL, 0 FROM carray(:routes) r CROSS JOIN (VALUES (0), (2), (9)) k
+  UNION ALL
+  SELECT w.kind, w.route, CASE WHEN e.id = o.id THEN e.id ELSE e.id + 1 END,
+         CASE WHEN e.id = o.id AND (w.kind <> 9 OR (SELECT s.status = 'PENDING' FROM eventhub_event_statuses s WHERE s.id = o.id))
+              THEN e.id END, w.found + (w.hit IS NOT NULL)
+  FROM walk w
+  CROSS JOIN eventhub_events o
+    ON o.id = CASE w.kind
+      WHEN 0 THEN (SELECT n.event_id FROM eventhub_ready_work n WHERE n.route = w.route AND n.event_id < w.below
+                   ORDER BY n.event_id DESC LIMIT 1)
+      WHEN 2 THEN (SELECT n.event_id FROM eventhub_held_work n WHERE n.route = w.route AND n.event_id < w.below
+                   ORDER BY n.event_id DESC LIMIT 1)
+      ELSE (SELECT b.event_id FROM eventhub_broadcasts b WHERE b.event_id < w.below
+            ORDER BY b.event_id DESC LIMIT 1) END
   CROSS JOIN eventhub_events e
     ON e.id = (SELECT x.id FROM eventhub_events x INDEXED BY eventhub_events_type
-               WHERE x.type = :type AND x.route = w.route AND x.id < w.below ORDER BY x.id DESC LIMIT 1)
-  CROSS JOIN eventhub_deliveries d
-    ON d.id = (SELECT n.id FROM eventhub_deliveries n
-               WHERE n.state = 0 AND n.route = w.route AND n.event_id <= e.id ORDER BY n.event_id DESC LIMIT 1)
-  WHERE w.found < :limit + :offset),
-found (id) AS (
-  SELECT hit FROM walk WHERE hit IS NOT NULL
-  UNION ALL
-  SELECT h.event_id FROM eventhub_deliveries h INDEXED BY eventhub_deliveries_waiting
-  CROSS JOIN eventhub_events e ON e.id = h.event_id
-  WHERE h.state = 3 AND h.event_id < :before AND h.route IN (SELECT value FROM carray(:routes)) AND +e.type = :type
-  UNION ALL
-  SELECT h.event_id FROM eventhub_deliveries h INDEXED BY eventhub_deliveries_behind
-  CROSS JOIN eventhub_events e ON e.id = h.event_id
-  WHERE h.state = 2 AND h.event_id < :before AND h.route IN (SELECT value FROM carray(:routes)) AND +e.type = :type)
+               WHERE x.type = :type AND x.route = w.route AND x.id <= o.id ORDER BY x.id DESC LIMIT 1)
+  WHERE w.found + (w.hit IS NOT NULL) < :limit + :offset),
+found (id) AS (SELECT hit FROM walk WHERE hit IS NOT NULL)
 SELECT * FROM eventhub_event_states
-WHERE id IN (SELECT id FROM found ORDER BY id DESC LIMIT :limit OFFSET :offset) ORDER BY id DESC;
+WHERE id IN (SELECT DISTINCT id FROM found ORDER BY id DESC LIMIT :limit OFFSET :offset) ORDER BY id DESC;
 
 -- name: events_leased
 -- Being worked on: as many as there are open claims, so they are looked through whatever the filter.
 SELECT * FROM eventhub_event_states WHERE id IN (
-  SELECT h.event_id FROM eventhub_deliveries h INDEXED BY eventhub_deliveries_leased
+  SELECT DISTINCT h.event_id FROM eventhub_deliveries h INDEXED BY eventhub_deliveries_leased
   WHERE h.state = 1 AND h.event_id < :before
-    AND (NOT :routed OR h.route IN (SELECT value FROM carray(:routes)))
+    AND (NOT :routed OR (SELECT e.route FROM eventhub_events e WHERE e.id = h.event_id)
+                        IN (SELECT value FROM carray(:routes)))
     AND (:type IS NULL OR :type = (SELECT e.type FROM eventhub_events e WHERE e.id = h.event_id))
   ORDER BY h.event_id DESC LIMIT :limit OFFSET :offset)
 ORDER BY id DESC;
 
 -- name: events_dead
--- Given up: a dead letter has its event's type and route.
-SELECT * FROM eventhub_event_states WHERE id IN (
-  SELECT l.event_id FROM eventhub_dead_letters l INDEXED BY eventhub_dead_letters_page
-  WHERE l.retried_at IS NULL AND l.event_id < :before AND l.status = :status
-    AND (NOT :routed OR l.route IN (SELECT value FROM carray(:routes)))
-    AND (:type IS NULL OR l.type = :type)
-  ORDER BY l.event_id DESC, l.id DESC LIMIT :limit OFFSET :offset)
-ORDER BY id DESC;
+-- Given up: from event to event that has a dead letter, until enough of them have the status. A letter has its event's
+-- type, that of work its route, too. An event of which something completed ends with errors, whatever its letters say,
+-- but not where there never was a subscriber.
+WITH RECURSIVE walk (below, fits, found) AS (
+  SELECT :before, 0, 0
+  UNION ALL
+  SELECT e.id, (SELECT s.status = :status FROM eventhub_event_statuses s WHERE s.id = e.id)
+               AND (NOT :routed OR e.route IN (SELECT value FROM carray(:routes))), w.found + w.fits
+  FROM walk w
+  CROSS JOIN eventhub_events e
+    ON e.id = (SELECT l.event_id FROM eventhub_dead_letters l INDEXED BY eventhub_dead_letters_page
+               WHERE l.retried_at IS NULL AND l.event_id < w.below AND (:type IS NULL OR l.type = :type)
+                 AND (NOT :routed OR l.subscriber IS NOT NULL OR l.route IN (SELECT value FROM carray(:routes)))
+                 AND (l.status = :status OR :status <> 'FAILED' AND (SELECT value <> '0' FROM eventhub_meta
+                                                                     WHERE key = 'subscribers'))
+               ORDER BY l.event_id DESC LIMIT 1)
+  WHERE w.found + w.fits < :limit + :offset)
+SELECT * FROM eventhub_event_states
+WHERE id IN (SELECT below FROM walk WHERE fits ORDER BY below DESC LIMIT :limit OFFSET :offset) ORDER BY id DESC;
 
 -- name: count_recent
 -- Completed is what is left when the unfinished are taken away, which need not be looked for one by one.
@@ -133,11 +206,11 @@ SELECT (SELECT count(*) FROM eventhub_events INDEXED BY eventhub_events_type
 
 -- name: count_states
 -- Pending, or being worked on.
-SELECT count(*) FROM eventhub_deliveries d
-WHERE d.state IN (SELECT value FROM carray(:states)) AND (NOT :routed OR d.route IN (SELECT value FROM carray(:routes)))
-  AND (:type IS NULL OR :type = (SELECT e.type FROM eventhub_events e WHERE e.id = d.event_id));
+SELECT count(*) FROM eventhub_open_events o
+WHERE o.state IN (SELECT value FROM carray(:states)) AND (NOT :routed OR o.route IN (SELECT value FROM carray(:routes)))
+  AND (:type IS NULL OR :type = o.type);
 
 -- name: count_letters
-SELECT count(*) FROM eventhub_dead_letters l
-WHERE l.retried_at IS NULL AND l.status = :status AND (NOT :routed OR l.route IN (SELECT value FROM carray(:routes)))
-  AND (:type IS NULL OR l.type = :type);
+SELECT count(*) FROM eventhub_dead_events d
+WHERE d.status = :status AND (NOT :routed OR d.route IN (SELECT value FROM carray(:routes)))
+  AND (:type IS NULL OR d.type = :type);

@@ -3,28 +3,36 @@
 SELECT 1 FROM eventhub_meta LIMIT 1;
 
 -- name: open_count
--- How much is open, as far as it matters: no more than :limit are counted, and each part reads its own index.
+-- How much is open or to be handed out, as far as it matters: no more than :limit are counted, and each part reads its
+-- own index.
 SELECT count(*) FROM (
   SELECT 1 FROM eventhub_deliveries INDEXED BY eventhub_deliveries_ready WHERE state = 0
   UNION ALL SELECT 1 FROM eventhub_deliveries INDEXED BY eventhub_deliveries_leased WHERE state = 1
   UNION ALL SELECT 1 FROM eventhub_deliveries INDEXED BY eventhub_deliveries_behind WHERE state = 2
   UNION ALL SELECT 1 FROM eventhub_deliveries INDEXED BY eventhub_deliveries_waiting WHERE state = 3
+  UNION ALL SELECT 1 FROM eventhub_fanout
   LIMIT :limit);
 
 -- name: orphans
--- Claims of which nothing was written since before :before; as many are looked at as there are open claims.
-SELECT s.*, h.worker
-FROM eventhub_deliveries h INDEXED BY eventhub_deliveries_leased
-CROSS JOIN eventhub_event_states s ON s.id = h.event_id
-WHERE h.state = 1 AND h.route IN (SELECT r.id FROM eventhub_routes r WHERE r.queue = :queue) AND s.updated_at < :before
-ORDER BY s.updated_at, s.id LIMIT :limit;
+-- Claims of which nothing was written since before :before, whatever happens to other deliveries of their events; as
+-- many are looked at as there are open claims.
+WITH held AS MATERIALIZED (
+  SELECT h.id, h.event_id, h.worker, h.fence, h.due,
+         coalesce((SELECT max(g.created_at) FROM eventhub_event_log g WHERE g.event_id = h.event_id AND g.delivery_id = h.id),
+                  (SELECT e.created_at FROM eventhub_events e WHERE e.id = h.event_id)) AS since
+  FROM eventhub_deliveries h INDEXED BY eventhub_deliveries_leased
+  WHERE h.state = 1 AND h.route IN (SELECT r.id FROM eventhub_routes r WHERE r.queue = :queue))
+SELECT s.*, h.worker, h.fence, h.since, h.due
+FROM (SELECT * FROM held WHERE since < :before ORDER BY since, id LIMIT :limit) h
+CROSS JOIN eventhub_event_states s ON s.id = h.event_id ORDER BY h.since, h.id;
 
 -- name: count_orphans
 -- As orphans; no more than :limit are counted.
 SELECT count(*) FROM (
   SELECT 1 FROM eventhub_deliveries h INDEXED BY eventhub_deliveries_leased
-  CROSS JOIN eventhub_event_states s ON s.id = h.event_id
-  WHERE h.state = 1 AND h.route IN (SELECT r.id FROM eventhub_routes r WHERE r.queue = :queue) AND s.updated_at < :before
+  WHERE h.state = 1 AND h.route IN (SELECT r.id FROM eventhub_routes r WHERE r.queue = :queue)
+    AND coalesce((SELECT max(g.created_at) FROM eventhub_event_log g WHERE g.event_id = h.event_id AND g.delivery_id = h.id),
+                 (SELECT e.created_at FROM eventhub_events e WHERE e.id = h.event_id)) < :before
   LIMIT :limit);
 
 -- name: see_workers
