@@ -9,6 +9,7 @@ from msgspec import UNSET, Meta
 from msgspec.structs import asdict
 
 from eventhub.core.subscribers import Subscriber
+from eventhub.errors import SubscriberChanged
 from eventhub.http.answers import NO_STORE, Answer, document
 from eventhub.http.asking import Ask
 from eventhub.http.bodies.basics import Asked, Counted
@@ -55,22 +56,17 @@ async def change(ask: Ask) -> Answer:
     """Changes what is named; with If-Match only if nobody else has changed it since."""
     number, book = ask.subscriber_id, ask.service.book
     changes = {name: value for name, value in asdict(ask.body).items() if value is not UNSET}
-    version = await _expected(ask, number)
-    return _answer(await book.update(number, changes, expected_version=version))
-
-
-async def _expected(ask: Ask, number: int) -> int | None:
-    """The version that must still be there, when the client names the versions that it knows."""
     wanted = ask.header(b"if-match")
     if wanted is None or wanted.strip() == "*":
-        return None
-    view = await ask.service.book.get(number)
+        return _answer(await book.update(number, changes))
+    view = await book.get(number)
     known = {part.strip().removeprefix("W/").strip('"') for part in wanted.split(",")}
     if str(view.version) not in known:
-        raise Problem(
-            412, "subscriber-changed", f"Subscriber {number} has version {view.version} by now. Read it again."
-        )
-    return view.version
+        raise Problem(412, "subscriber-changed", f"Subscriber {number} has version {view.version}. Read it again.")
+    try:
+        return _answer(await book.update(number, changes, expected_version=view.version))
+    except SubscriberChanged as error:
+        raise Problem(412, "subscriber-changed", str(error)) from None
 
 
 async def remove(ask: Ask) -> Answer:
