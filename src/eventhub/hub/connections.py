@@ -8,6 +8,7 @@ headers, body, and everything around them.
 from __future__ import annotations
 
 import asyncio
+from time import monotonic
 from typing import Any, Final
 
 import httptools
@@ -40,7 +41,7 @@ class Received(msgspec.Struct):
     headers: list[tuple[bytes, bytes]]
     body: bytes
     first_byte: float
-    """When all headers were there, by the loop's clock."""
+    """When all headers were there; not by uvloop's clock, which counts whole milliseconds."""
 
 
 class Connection(asyncio.Protocol):
@@ -134,7 +135,7 @@ class Connection(asyncio.Protocol):
             self._headers.append((name, value))
 
     def on_headers_complete(self) -> None:
-        self._first_byte = self._loop.time()
+        self._first_byte = monotonic()
         names = {name.lower() for name, _ in self._headers}
         self._delimited = b"content-length" in names or b"transfer-encoding" in names
 

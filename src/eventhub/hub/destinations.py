@@ -44,7 +44,8 @@ _TRANSLATED: Final = IPv6Network("64:ff9b::/96")
 """Its last 32 bits are the IPv4 address that a translator connects to."""
 _LAST_PRIVILEGED: Final = 1023
 _LAST_PORT: Final = 65_535
-_HOST: Final = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9._-]*[A-Za-z0-9_])?\.?\Z")
+_LABEL: Final = r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
+_HOST: Final = re.compile(rf"{_LABEL}(?:\.{_LABEL})*\.?\Z")
 _LONGEST_HOST: Final = 254
 _HERE: Final = ("127.0.0.1", "::1")
 """What ``localhost`` and all names below it stand for."""
@@ -70,7 +71,7 @@ class Destinations:
             raise BlockedDestination(f"The address {url[:200]!r} cannot be read: {error}.") from None
         if not host:
             raise BlockedDestination(f"The address {url[:200]!r} has no host.")
-        self.check(host, port or (443 if parts.scheme == "https" else 80))
+        self.check(host, (443 if parts.scheme == "https" else 80) if port is None else port)
 
     def check(self, host: str, port: int) -> list[Address]:
         """Refuse a host or port that can be judged without a lookup; its addresses, if they are known without one."""

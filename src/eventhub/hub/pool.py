@@ -27,6 +27,7 @@ class Pool:
         self._idle: dict[Origin, list[Connection]] = {}
         self._count = 0
         self._timer: asyncio.TimerHandle | None = None
+        self._closed = False
 
     def take(self, origin: Origin) -> Connection | None:
         """An open connection to there, if one waits."""
@@ -42,7 +43,12 @@ class Pool:
     def give(self, origin: Origin, connection: Connection) -> None:
         """Keep a connection for the next request, or close it."""
         now = self._loop.time()
-        if not connection.reusable or now - connection.made_at > LONGEST_LIFE or self._count >= self._limit:
+        if (
+            self._closed
+            or not connection.reusable
+            or now - connection.made_at > LONGEST_LIFE
+            or self._count >= self._limit
+        ):
             connection.close()
             return
         connection.idle_since = now
@@ -52,6 +58,8 @@ class Pool:
             self._timer = self._loop.call_later(SWEEP_EVERY, self._sweep)
 
     def close(self) -> None:
+        """Close what waits, and from now on whatever is given."""
+        self._closed = True
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

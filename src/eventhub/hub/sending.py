@@ -11,10 +11,10 @@ import asyncio
 import re
 import socket
 import ssl
-import time
 from contextlib import suppress
 from datetime import UTC
 from email.utils import parsedate_to_datetime
+from time import monotonic, time
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -77,6 +77,8 @@ class _Trip(msgspec.Struct):
     """What is learnt on the way."""
 
     started: float
+    deadline: float
+    """By the loop's clock."""
     dns_ms: float | None = None
     connect_ms: float | None = None
 
@@ -98,12 +100,10 @@ class Sender:
         self._turns = asyncio.Semaphore(limit)
         self._tls = tls
         self._places: dict[str, _Place] = {}
-        self._loop: asyncio.AbstractEventLoop | None = None
         self._pool: Pool | None = None
 
     async def start(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._pool = Pool(self._loop, limit=self._limit)
+        self._pool = Pool(asyncio.get_running_loop(), limit=self._limit)
         if self._tls is None:
             self._tls = ssl.create_default_context()
             self._tls.set_alpn_protocols(["http/1.1"])
@@ -116,55 +116,53 @@ class Sender:
 
     async def send(self, request: WebhookRequest) -> WebhookAnswer:
         """The answer, or the failure that there was instead; it never raises for what the network does."""
+        pool = self._pool
+        if pool is None:
+            raise RuntimeError("Start the sender before the first request.")
         async with self._turns:
-            trip = _Trip(asyncio.get_running_loop().time())
+            trip = _Trip(monotonic(), asyncio.get_running_loop().time() + request.total_timeout)
             try:
-                return self._answer(await self._exchange(request, trip), trip)
+                return self._answer(await self._exchange(pool, request, trip), trip)
             except BlockedDestination as error:
                 return self._failure(BLOCKED, str(error), trip)
             except TimeoutError as error:
-                spent = asyncio.get_running_loop().time() - trip.started
+                spent = monotonic() - trip.started
                 return self._failure(TIMEOUT, f"{_where(request.url)}: {_reason(error)} after {spent:.1f} s", trip)
             except Exception as error:
                 if not isinstance(error, OSError | RuntimeError | ValueError):  # uvloop has RuntimeErrors of its own
                     log.exception("webhook_not_sent", to=_where(request.url))
                 return self._failure(NETWORK, f"{_where(request.url)}: {_reason(error)}", trip)
 
-    async def _exchange(self, request: WebhookRequest, trip: _Trip) -> Received:
+    async def _exchange(self, pool: Pool, request: WebhookRequest, trip: _Trip) -> Received:
         place = self._places.get(request.url) or self._place(request.url)
         head = _head(place.start, request)
-        deadline = trip.started + request.total_timeout
-        if self._pool is None:
-            raise RuntimeError("the sender was not started")
-        connection = self._pool.take(place.origin)
+        connection = pool.take(place.origin)
         if connection is not None:
             try:
-                return await self._ask(connection, place, head, request.body, deadline)
+                return await connection.exchange(head, request.body, deadline=trip.deadline)
             except BadAnswer as error:
                 if error.begun or request.once:
                     raise
-        connection = await self._dial(place, request, trip, deadline)
-        return await self._ask(connection, place, head, request.body, deadline)
-
-    async def _ask(self, connection: Connection, place: _Place, head: bytes, body: bytes, deadline: float) -> Received:
-        assert self._pool is not None  # noqa: S101 - it was there just now
+            finally:
+                pool.give(place.origin, connection)
+        connection = await self._dial(place, request.connect_timeout, trip)
         try:
-            return await connection.exchange(head, body, deadline=deadline)
+            return await connection.exchange(head, request.body, deadline=trip.deadline)
         finally:
-            self._pool.give(place.origin, connection)
+            pool.give(place.origin, connection)
 
-    async def _dial(self, place: _Place, request: WebhookRequest, trip: _Trip, deadline: float) -> Connection:
+    async def _dial(self, place: _Place, seconds: float, trip: _Trip) -> Connection:
         loop = asyncio.get_running_loop()
         scheme, host, port = place.origin
-        began = loop.time()
-        limit = min(began + request.connect_timeout, deadline)
+        began = monotonic()
+        limit = min(loop.time() + seconds, trip.deadline)
         try:
             async with asyncio.timeout_at(limit):
                 addresses = await self._resolver.resolve(host, port)
-                looked_up = loop.time()
+                looked_up = monotonic()
                 trip.dns_ms = (looked_up - began) * 1000
                 connection = await self._connect(loop, addresses, host if scheme == "https" else None)
-                trip.connect_ms = (loop.time() - looked_up) * 1000
+                trip.connect_ms = (monotonic() - looked_up) * 1000
                 return connection
         except TimeoutError:
             raise TimeoutError("its name was not found" if trip.dns_ms is None else "there was no connection") from None
@@ -189,6 +187,9 @@ class Sender:
             if refused:
                 raise refused[0] from None
             raise
+        if refused:  # one bad address among good ones: none of them is to be trusted
+            sock.close()
+            raise refused[0]
         try:
             _, connection = await loop.create_connection(
                 lambda: Connection(loop),
@@ -226,13 +227,13 @@ class Sender:
             headers[name] = f"{headers[name]}, {value}" if name in headers else value
         return WebhookAnswer(
             status=received.status,
-            retry_after=None if "retry-after" not in headers else retry_after(headers["retry-after"], time.time()),
+            retry_after=None if "retry-after" not in headers else retry_after(headers["retry-after"], time()),
             headers=headers,
             body=received.body,
             dns_ms=trip.dns_ms,
             connect_ms=trip.connect_ms,
             first_byte_ms=(received.first_byte - trip.started) * 1000,
-            total_ms=(asyncio.get_running_loop().time() - trip.started) * 1000,
+            total_ms=(monotonic() - trip.started) * 1000,
         )
 
     def _failure(self, kind: str, error: str, trip: _Trip) -> WebhookAnswer:
@@ -241,7 +242,7 @@ class Sender:
             error=error if len(error) <= LONGEST_ERROR else f"{error[:LONGEST_ERROR]}…",
             dns_ms=trip.dns_ms,
             connect_ms=trip.connect_ms,
-            total_ms=(asyncio.get_running_loop().time() - trip.started) * 1000,
+            total_ms=(monotonic() - trip.started) * 1000,
         )
 
 
