@@ -134,14 +134,14 @@ ONLY_NEW: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("wrong", "pointer"), REFUSED + ONLY_NEW, ids=repr)
+@pytest.mark.parametrize(("wrong", "pointer"), REFUSED + ONLY_NEW, ids=lambda value: repr(value)[:80])
 def test_such_a_subscriber_is_not_made(hub: Hub, tag: str, wrong: dict[str, Any], pointer: str):
     answer = hub.post("/subscribers", {"name": tag, **GOOD, **wrong})
     assert (answer.status, answer.json["pointer"]) == (422, pointer), answer
     assert tag not in [each["name"] for each in hub.get("/subscribers").json["subscribers"]]
 
 
-@pytest.mark.parametrize(("wrong", "pointer"), REFUSED, ids=repr)
+@pytest.mark.parametrize(("wrong", "pointer"), REFUSED, ids=lambda value: repr(value)[:80])
 def test_no_subscriber_becomes_like_that(hub: Hub, shared_subscriber: Any, wrong: dict[str, Any], pointer: str):
     number = shared_subscriber["id"]
     before = hub.get(f"/subscribers/{number}").json
@@ -194,7 +194,7 @@ def test_a_filter_that_is_too_deep_or_too_large_is_refused(hub: Hub, tag: str):
         {"ordering_key": "ordering_key"},
         {"ordering_key": "metadata.tenant"},
     ],
-    ids=repr,
+    ids=lambda value: repr(value)[:80],
 )
 def test_such_a_subscriber_may_be(hub: Hub, tag: str, fine: dict[str, Any]):
     made = hub.subscribe(tag, **{"event_type": "rules.none", **GOOD, **fine})
