@@ -17,7 +17,7 @@ from typing import Any
 
 import structlog
 
-ROLES = ("bus_process", "migrator", "publisher", "worker")
+ROLES = ("bus_process", "hub_process", "migrator", "publisher", "worker")
 PR_SET_PDEATHSIG = 1
 
 

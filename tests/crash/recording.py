@@ -57,14 +57,16 @@ class Recording(Store):
         call.ok([{**item, "accepted": item["id"] not in lost} for item in items])
         return lost
 
-    async def settle(self, reports: Sequence[Report], *, now: datetime | None = None) -> list[Settled]:
+    async def settle(
+        self, reports: Sequence[Report], *, queue: str | None = None, now: datetime | None = None
+    ) -> list[Settled]:
         items: list[Facts] = [
             {"id": report.held.id, "fence": report.held.fence, "outcome": type(report.outcome).__name__}
             for report in reports
         ]
         call = self.history.invoke("report", items)
         try:
-            settled = await super().settle(reports, now=now)
+            settled = await super().settle(reports, queue=queue, now=now)
         except EventHubError as error:
             call.info(error)
             raise

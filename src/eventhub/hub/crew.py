@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Final
 
 import msgspec
@@ -69,8 +70,7 @@ class Crew:
             loop.start()
 
     async def stop(self) -> None:
-        """What is under way ends first; what takes too long is given back."""
-        for loop in self._loops:
-            await loop.stop()
+        """What is under way ends first, what takes too long is given back; from now on nothing more is begun."""
+        await asyncio.gather(*(loop.stop() for loop in self._loops))
         if self._sender is not None:
             await self._sender.close()

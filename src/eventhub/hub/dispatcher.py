@@ -90,6 +90,8 @@ class Dispatcher(Loop):
             self._hub = await self._store.hub_id()
         await self._roster.refresh()
         await self._tend()
+        if self._stopping:
+            return None
         if await self._claim():
             await asyncio.sleep(GATHER)
             return None

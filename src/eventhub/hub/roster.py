@@ -13,7 +13,7 @@ from eventhub.hub.subscribers import SubscriberBook
 from eventhub.store import Store
 from eventhub.store.messages import HUB
 from eventhub.store.values import Sighting
-from eventhub.store.workers import new_worker
+from eventhub.store.workers import is_dead, new_worker
 
 __all__ = ["Roster"]
 
@@ -66,7 +66,10 @@ class Roster:
         live = sorted(
             worker.name
             for worker in seen
-            if worker.last_action == DISPATCHING and worker.silent is not None and worker.silent < GONE_AFTER
+            if worker.last_action == DISPATCHING
+            and worker.silent is not None
+            and worker.silent < GONE_AFTER
+            and not is_dead(worker.name)
         )
         before, self._workers = self._workers, live
         return before != live
