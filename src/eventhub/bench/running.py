@@ -75,6 +75,10 @@ def _chosen(context: Context) -> list[Workload]:
         from eventhub.bench.http.workloads import http_workloads
 
         return [workload for workload in http_workloads(context) if workload.name in names]
+    if settings.webhooks:
+        from eventhub.bench.webhooks.workloads import webhook_workloads
+
+        return [workload for workload in webhook_workloads(context) if workload.name in names]
     return [workload for workload in workloads(context) if workload.name in names]
 
 

@@ -9,7 +9,18 @@ import msgspec
 
 from eventhub.errors import SettingsError
 
-__all__ = ["BATCH", "CLAIM", "HTTP_WORKLOADS", "PUBLISHERS", "TYPE", "WORKLOADS", "BenchSettings", "Engine", "chosen"]
+__all__ = [
+    "BATCH",
+    "CLAIM",
+    "HTTP_WORKLOADS",
+    "PUBLISHERS",
+    "TYPE",
+    "WEBHOOK_WORKLOADS",
+    "WORKLOADS",
+    "BenchSettings",
+    "Engine",
+    "chosen",
+]
 
 Engine = Literal["sqlite", "postgres"]
 
@@ -33,6 +44,15 @@ HTTP_WORKLOADS: Final = (
     "http-long-poll",
     "claim-by-tag",
 )
+WEBHOOK_WORKLOADS: Final = (
+    "webhook-rate",
+    "webhook-rate-ordered",
+    "webhook-client",
+    "webhook-idle",
+    "webhook-hung",
+    "webhook-hot-key",
+    "webhook-publish",
+)
 BATCH: Final = 1000
 """Events in one call of publish_many."""
 CLAIM: Final = 500
@@ -42,14 +62,29 @@ SMALLEST_BACKLOG: Final = 10 * CLAIM
 """A manager that is stopped in time has completed a little more than it was meant to."""
 TYPE: Final = "bench.event"
 OTHERS: Final = 100_000
-"""Jobs with other tags that stand before those that are claimed by tag, unless there is a backlog."""
+"""Jobs with other tags before those that are claimed by tag, or messages of a hot key, unless there is a backlog."""
+
+_COUNTS: Final = (
+    "events",
+    "rounds",
+    "latencies",
+    "dead",
+    "stuck",
+    "connections",
+    "workers",
+    "polled",
+    "subscribers",
+    "paced",
+)
 
 
 class BenchSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The size of a run. ``backlog`` events wait behind those that are drained; 0 leaves that workload out.
 
     With ``http`` the server is measured instead, from ``connections`` at once, with so many ``workers`` that wait for
-    ``polled`` events at a ``rate`` a second; then the backlog are jobs with other tags that are in the way.
+    ``polled`` events at a ``rate`` a second; then the backlog are jobs with other tags that are in the way. With
+    ``webhooks`` it is the hub, with ``paced`` events one at a time, a consumer that hangs for so long, and so many
+    ``subscribers`` of one type; then the backlog are messages of one ordering key.
     """
 
     events: int = 50_000
@@ -67,18 +102,24 @@ class BenchSettings(msgspec.Struct, frozen=True, kw_only=True):
     workers: int = 1000
     polled: int = 500
     rate: float = 50.0
+    webhooks: bool = False
+    subscribers: int = 1000
+    paced: int = 200
+    hang_seconds: float = 10.0
 
     def __post_init__(self) -> None:
-        for name in ("events", "rounds", "latencies", "dead", "stuck", "connections", "workers", "polled"):
+        for name in _COUNTS:
             if getattr(self, name) < 1:
                 raise SettingsError(f"{name} is {getattr(self, name)}; give 1 or more.")
         if 0 != self.backlog < SMALLEST_BACKLOG:
             raise SettingsError(f"backlog is {self.backlog}; give 0 for none, or {SMALLEST_BACKLOG:,} and more.")
-        for name in ("seconds", "rate"):
+        for name in ("seconds", "rate", "hang_seconds"):
             if getattr(self, name) <= 0:
                 raise SettingsError(f"{name} is {getattr(self, name)}; give more than 0.")
         chosen(self.only, self.names)
-        if self.http and self.held_snapshot:
+        if self.http and self.webhooks:
+            raise SettingsError("Give --http or --webhooks, one at a time.")
+        if (self.http or self.webhooks) and self.held_snapshot:
             raise SettingsError("A held snapshot is not measured over HTTP; leave out one of the two.")
         if "drain-backlog" in self.only and not self.backlog:
             raise SettingsError("drain-backlog needs a backlog; give one, such as --backlog 1000000.")
@@ -88,11 +129,11 @@ class BenchSettings(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def names(self) -> tuple[str, ...]:
         """The workloads there are."""
-        return HTTP_WORKLOADS if self.http else WORKLOADS
+        return HTTP_WORKLOADS if self.http else WEBHOOK_WORKLOADS if self.webhooks else WORKLOADS
 
     @property
     def others(self) -> int:
-        """Jobs with other tags that stand before those that are claimed by tag."""
+        """Jobs with other tags before those that are claimed by tag; with ``webhooks``, messages of a hot key."""
         return self.backlog or OTHERS
 
 

@@ -29,6 +29,10 @@ def _most(limit: float, text: str) -> Target:
     return Target("ours", limit, text, least=False)
 
 
+def _share(limit: float) -> Target:
+    return Target("ratio", limit, f"≥ {limit:.2f} of without")
+
+
 WAITING: Final = (
     Target("p99", 100.0, "p99 < 100 ms", least=False),
     Target("server's memory MB", 300.0, "< 300 MB", least=False),
@@ -56,6 +60,12 @@ TARGETS: Final[dict[tuple[str, str], tuple[Target, ...]]] = {
     ("postgres", "http-publish-batch"): (_rate(30_000),),
     ("postgres", "http-work"): (_rate(3_000),),
     ("postgres", "http-work-batch"): (_rate(12_000),),
+    ("postgres", "webhook-rate"): (_rate(2_500),),
+    ("postgres", "webhook-rate-ordered"): (_rate(2_500),),
+    ("postgres", "webhook-idle"): (_most(25.0, "p50 < 25 ms"),),
+    **dict.fromkeys((("postgres", "webhook-hung"), ("sqlite", "webhook-hung")), (_share(0.95),)),
+    **dict.fromkeys((("postgres", "webhook-hot-key"), ("sqlite", "webhook-hot-key")), (_share(0.9),)),
+    **dict.fromkeys((("postgres", "webhook-publish"), ("sqlite", "webhook-publish")), (_share(0.95),)),
     **dict.fromkeys((("postgres", "http-long-poll"), ("sqlite", "http-long-poll")), WAITING),
     **dict.fromkeys((("postgres", "claim-by-tag"), ("sqlite", "claim-by-tag")), BY_TAG),
 }

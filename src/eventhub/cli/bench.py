@@ -37,6 +37,8 @@ def bench(
     http: Annotated[bool, Parameter(negative="")] = False,
     connections: int = 32,
     workers: int = 1000,
+    webhooks: Annotated[bool, Parameter(negative="")] = False,
+    subscribers: int = 1000,
     json: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     debug: Annotated[bool, Parameter(negative="", show_default=False)] = False,
 ) -> None:
@@ -47,19 +49,24 @@ def bench(
 
     Args:
         db: Where to work instead: a PostgreSQL URL whose user may create databases, or a directory for SQLite files.
-        engine: One engine, or both; by default whatever is there.
+        engine: One engine, or both; by default whatever is there, with --webhooks PostgreSQL.
         events: How many events to drain; the other sizes follow from it.
         backlog: Also drain with so many more events waiting behind, such as 1000000. With --http: so many jobs with
-            other tags in the way of a claim by tag, 100000 unless given.
+            other tags in the way of a claim by tag; with --webhooks: so many messages of one ordering key. Then it is
+            100000 unless given.
         held_snapshot: Also drain while another session holds an old snapshot (PostgreSQL).
         seconds: The longest drain under a held snapshot.
         only: Workloads, with commas: publish, drain, latency, dlq-page, recovery, or a longer name such as publish-16;
-            with --http: http-publish, http-work, http-long-poll, claim-by-tag.
+            with --http: http-publish, http-work, http-long-poll, claim-by-tag; with --webhooks: webhook-rate,
+            webhook-client, webhook-idle, webhook-hung, webhook-hot-key, webhook-publish.
         rounds: How often to measure everything, ours and raw in turn.
         http: Measure the HTTP server instead, with load from another process, beside a FastAPI app that does one
             INSERT a request if that is installed (pip install fastapi).
         connections: Connections that publish, or work, one by one (--http).
         workers: Workers that wait for work at once (--http).
+        webhooks: Measure the hub instead: a dispatcher in one process, a receiver in another, beside the bare HTTP
+            client; events are then webhooks.
+        subscribers: Subscribers of one type that events are published for (--webhooks).
         json: One JSON document on standard output, for programs.
         debug: Show where an error came from.
     """
@@ -68,10 +75,10 @@ def bench(
 
     configure("warning")
     del debug  # the entry point looks for it
-    if http:
+    if http or webhooks:
         from eventhub.bench.http.processes import check_packages
 
-        check_packages()
+        check_packages("--http" if http else "--webhooks")
     settings = BenchSettings(
         events=events,
         backlog=backlog,
@@ -82,8 +89,10 @@ def bench(
         http=http,
         connections=connections,
         workers=workers,
+        webhooks=webhooks,
+        subscribers=subscribers,
     )
-    result = asyncio.run(_run(_databases(db, engine), settings))
+    result = asyncio.run(_run(_databases(db, engine or ("postgres" if webhooks else None)), settings))
     if json:
         document(result)
     else:
@@ -138,7 +147,8 @@ _LEGEND = "raw limit: the bare driver doing the same row operations, without che
 _HTTP_LEGEND = (
     "server and load: processes of their own on the same machine, % of a core; p50 and p99 are of single requests."
 )
-_UNITS = ("ms", "MB", "%")
+_WEBHOOK_LEGEND = "dispatcher, receiver, client: processes of their own on the same machine, % of a core."
+_UNITS = ("ms", "MB", "%", "/s")
 _QUIET = "Absolute targets are for a quiet machine of 2 cores;\non a noisy one the ratios within a run decide."
 
 
@@ -153,14 +163,16 @@ def _show(result: Result) -> None:
         ("rounds", f"{result.settings.rounds}, both sides in turn; figures are medians, with the range beside them"),
     ]
     out.print(records([(name, plain(text)) for name, text in lines]))
-    other, ratio = ("beside it", "ratio") if result.settings.http else ("raw limit", "ours / raw")
+    settings = result.settings
+    other, ratio = ("beside it", "ratio") if settings.http or settings.webhooks else ("raw limit", "ours / raw")
     for engine in facts.engines:
         rows = table(engine, "Event Hub", other, ratio, "also", "target", numbers=("Event Hub", other, ratio))
         for figure in result.figures:
             if figure.engine == engine:
                 rows.add_row(*_row(figure))
         out.print(rows)
-    out.print(f"{_HTTP_LEGEND if result.settings.http else _LEGEND} {_QUIET}", style="dim")
+    legend = _HTTP_LEGEND if settings.http else _WEBHOOK_LEGEND if settings.webhooks else _LEGEND
+    out.print(f"{legend} {_QUIET}", style="dim")
 
 
 def _row(figure: Figure) -> tuple[str, ...]:
@@ -209,4 +221,4 @@ def _ratio(found: Spread) -> str:
 def _number(value: float, unit: str) -> str:
     small = 100
     text = f"{value:,.0f}" if value >= small else f"{value:.2f}"
-    return f"{text}/s" if unit == "events/s" else f"{text} {unit}".rstrip()
+    return f"{text}/s" if unit.endswith("/s") else f"{text} {unit}".rstrip()

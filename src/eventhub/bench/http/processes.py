@@ -17,7 +17,19 @@ import msgspec
 from eventhub.bench.http.load import Kind, LoadReport, Orders
 from eventhub.errors import EventHubError, SettingsError
 
-__all__ = ["ServerProcess", "check_packages", "has_rival", "hub_server", "put_load", "rival_server"]
+__all__ = [
+    "BenchFailed",
+    "ServerProcess",
+    "answer_of",
+    "check_packages",
+    "has_rival",
+    "hub_server",
+    "listening",
+    "others",
+    "put_load",
+    "rival_server",
+    "stop_process",
+]
 
 START_SECONDS: Final = 60.0
 STOP_SECONDS: Final = 40.0
@@ -38,10 +50,10 @@ class BenchFailed(EventHubError):
     """A process of the benchmark did not do its part; the text holds what it said."""
 
 
-def check_packages() -> None:
+def check_packages(option: str = "--http") -> None:
     """The server's packages are an extra."""
-    if any(find_spec(name) is None for name in ("starlette", "uvicorn", "uvloop")):
-        raise SettingsError("bench --http needs the server's packages: pip install 'eventhub[server]'.")
+    if any(find_spec(name) is None for name in ("starlette", "uvicorn", "uvloop", "httptools")):
+        raise SettingsError(f"bench {option} needs the server's packages: pip install 'eventhub[server]'.")
 
 
 def has_rival() -> bool:
@@ -73,18 +85,22 @@ async def rival_server(url: str) -> AsyncIterator[ServerProcess]:
 @asynccontextmanager
 async def _server(command: Sequence[str], settings: Mapping[str, str], directory: str) -> AsyncIterator[ServerProcess]:
     """A server process in an empty directory, without the settings of whoever runs the benchmark."""
-    others = {name: value for name, value in os.environ.items() if not name.startswith("EVENTHUB_")}
     process = await asyncio.create_subprocess_exec(
-        sys.executable, *command, stdout=asyncio.subprocess.PIPE, env={**others, **settings}, cwd=directory
+        sys.executable, *command, stdout=asyncio.subprocess.PIPE, env={**others(), **settings}, cwd=directory
     )
     try:
-        host, port = await asyncio.wait_for(_listening(process), START_SECONDS)
+        host, port = await asyncio.wait_for(listening(process), START_SECONDS)
         yield ServerProcess(host, port, process.pid)
     finally:
-        await _stop(process)
+        await stop_process(process)
 
 
-async def _listening(process: asyncio.subprocess.Process) -> tuple[str, int]:
+def others() -> dict[str, str]:
+    """The environment without settings of the hub."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("EVENTHUB_")}
+
+
+async def listening(process: asyncio.subprocess.Process) -> tuple[str, int]:
     """Where the server listens, as it says itself; connections wait in its socket until it has started."""
     assert process.stdout is not None  # noqa: S101 - it is a pipe
     async for line in process.stdout:
@@ -94,7 +110,7 @@ async def _listening(process: asyncio.subprocess.Process) -> tuple[str, int]:
     raise BenchFailed(f"The server ended with code {await process.wait()} before it listened; its error is above.")
 
 
-async def _stop(process: asyncio.subprocess.Process) -> None:
+async def stop_process(process: asyncio.subprocess.Process) -> None:
     with suppress(ProcessLookupError):
         process.terminate()
     try:
@@ -117,22 +133,28 @@ async def put_load(
         count=count,
         rate=rate,
     )
+    answer = await answer_of(_LOAD, msgspec.json.encode(orders), what=f"load {kind!r}")
+    return msgspec.json.decode(answer, type=LoadReport)
+
+
+async def answer_of(command: Sequence[str], orders: bytes, *, what: str) -> bytes:
+    """What a process writes that is given its orders and then left to it."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
-        *_LOAD,
+        *command,
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
     try:
-        answer, trouble = await asyncio.wait_for(process.communicate(msgspec.json.encode(orders)), LOAD_SECONDS)
+        answer, trouble = await asyncio.wait_for(process.communicate(orders), LOAD_SECONDS)
     finally:
         if process.returncode is None:
             process.kill()
             await process.wait()
     if process.returncode:
-        raise BenchFailed(f"The load {kind!r} broke off. {_last_line(trouble)}")
-    return msgspec.json.decode(answer, type=LoadReport)
+        raise BenchFailed(f"The {what} broke off. {_last_line(trouble)}")
+    return answer
 
 
 def _last_line(text: bytes) -> str:

@@ -90,7 +90,7 @@ class RawPostgres(Raw):
     async def _complete(self, connection: Any, rows: Any) -> None:
         ids, fences = [row[0] for row in rows], [row[1] for row in rows]
         count = len(rows)
-        await connection.fetch(STORE.complete, ids, fences, [True] * count, None, [0] * count, None, None)
+        await connection.fetch(STORE.complete, ids, fences, [True] * count, None, [0] * count, None, None, None)
 
     async def latency(self, *, notified: bool) -> float:
         publisher, claimer, listener = await self._open_connections(3)
