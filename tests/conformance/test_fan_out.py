@@ -149,6 +149,16 @@ async def test_the_dead_letter_has_the_subscriber_as_it_was(store: Store) -> Non
     assert revived.held.fence > claimed.held.fence
 
 
+async def test_nothing_is_claimed_for_one_that_is_paused(store: Store) -> None:
+    a = await subscriber(store)
+    await broadcast(store, "1")
+    await store.fan_out(await plan(store, a))
+    await store.set_status(a, "paused")
+    assert await claim(store, a) == []
+    await store.set_status(a, "active")
+    assert len(await claim(store, a)) == 1
+
+
 async def test_names_are_taken_once_and_changes_count(store: Store) -> None:
     a = await subscriber(store, "one")
     version = await store.subscribers_version()

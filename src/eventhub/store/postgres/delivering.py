@@ -265,6 +265,7 @@ class PostgresDelivering(Store):
             lease,
             float(FIRST_SHARE),
             now,
+            [one.subscriber for one in wanted],
         )
         self._raise_floors(rows, routes, floors, time.monotonic() - started)
         return [to_message_claim(row, same) for row in rows]

@@ -240,7 +240,8 @@ class SqliteDelivering(Store):
         await self._learn_routes({route for one in wanted for route in routes_of(one.subscriber)})
 
         def work(connection: apsw.Connection, at: int) -> list[MessageClaim]:
-            rows = [row for one in wanted for row in self._oldest(connection, one, roll)]
+            active = {number for (number,) in connection.execute(SQL.active_subscribers)}
+            rows = [row for one in wanted if one.subscriber in active for row in self._oldest(connection, one, roll)]
             if not rows:
                 return []
             numbers = [row[0] for row in rows]

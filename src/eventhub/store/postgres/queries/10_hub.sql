@@ -112,9 +112,11 @@ SELECT (SELECT count(*) FROM (SELECT 1 FROM eventhub.fanout LIMIT $1) m),
 -- name: claim_messages
 -- For each subscriber the oldest that wait for their first attempt and the oldest retries, merged so that the retries get
 -- one place in $9 while both wait. Both are locked where they are found, so that several dispatchers never look at the same.
+-- Nothing is taken for a subscriber that was paused since the dispatcher looked.
 WITH wanted AS MATERIALIZED (
-  SELECT * FROM unnest($1::integer[], $2::integer[], $3::integer[], $4::bigint[], $5::bigint[])
-    AS w(fresh, again, most, fresh_floor, again_floor)),
+  SELECT w.* FROM unnest($1::integer[], $2::integer[], $3::integer[], $4::bigint[], $5::bigint[], $11::bigint[])
+    AS w(fresh, again, most, fresh_floor, again_floor, subscriber)
+  JOIN eventhub.subscribers s ON s.id = w.subscriber AND s.status = 'active'),
 found AS MATERIALIZED (
   SELECT w.fresh AS owner, w.most, d.tid, row_number() OVER (PARTITION BY w.fresh ORDER BY d.event_id)::float8 AS turn
   FROM wanted w

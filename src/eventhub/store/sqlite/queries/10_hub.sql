@@ -85,6 +85,10 @@ DELETE FROM eventhub_fanout WHERE event_id IN (SELECT value FROM carray(:ids));
 SELECT (SELECT count(*) FROM (SELECT 1 FROM eventhub_fanout LIMIT :limit)),
        (SELECT e.created_at FROM eventhub_events e WHERE e.id = (SELECT min(event_id) FROM eventhub_fanout));
 
+-- name: active_subscribers
+-- Nothing is taken for one that was paused since the dispatcher looked.
+SELECT id FROM eventhub_subscribers WHERE status = 'active';
+
 -- name: claim_messages
 -- The oldest of a route: a subscriber's first attempts, or its retries. The message's own key goes before its event's.
 SELECT d.id, d.fence, d.lane, d.subscriber, d.event_id, e.type, e.payload, e.metadata, coalesce(d.key, e.ordering_key),
