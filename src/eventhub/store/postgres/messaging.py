@@ -176,12 +176,21 @@ class PostgresMessaging(Store):
 
     async def dead_letters(self, wanted: DeadFilter) -> DeadLetterPage:
         before = NO_END if wanted.before_id is None else wanted.before_id
-        rows = await self._read(SQL.letters_latest, *_fitting(wanted), before, wanted.limit, wanted.offset)
-        ((total,),) = await self._read(SQL.count_fitting, *_fitting(wanted), COUNTED, False)
+        rows = await self._filtered(SQL.letters_latest, *_fitting(wanted), before, wanted.limit, wanted.offset)
+        ((total,),) = await self._filtered(SQL.count_fitting, *_fitting(wanted), COUNTED, False)
         return DeadLetterPage([to_dead_letter(row, same) for row in rows], total)
 
+    async def _filtered(self, query: str, *args: Any) -> list[Any]:
+        async def work(connection: Any) -> list[Any]:
+            await connection.execute(SQL.plan_afresh)
+            rows: list[Any] = await connection.fetch(query, *args)
+            return rows
+
+        await self.open()
+        return await self._transact(work)
+
     async def count_dead(self, wanted: DeadFilter) -> int:
-        ((count,),) = await self._read(SQL.count_fitting, *_fitting(wanted), None, True)
+        ((count,),) = await self._filtered(SQL.count_fitting, *_fitting(wanted), None, True)
         return int(count)
 
     async def dead_letter(self, delivery_id: int) -> DeadLetter | None:
@@ -223,7 +232,7 @@ class PostgresMessaging(Store):
     async def _oldest_dead(
         self, wanted: DeadFilter, *, after: int, last: int, limit: int, retry: bool
     ) -> list[tuple[int, int]]:
-        rows = await self._read(SQL.letters_oldest, *_fitting(wanted), after, last, limit, retry)
+        rows = await self._filtered(SQL.letters_oldest, *_fitting(wanted), after, last, limit, retry)
         return [(row[0], row[1]) for row in rows]
 
     async def _purge_letters(self, letters: Sequence[int]) -> int:

@@ -20,16 +20,16 @@ found AS MATERIALIZED (
   SELECT c.delivery_id FROM whose w
   CROSS JOIN LATERAL (
     SELECT l.delivery_id FROM eventhub.dead_letters l
-    WHERE l.status = ANY ($4::text[]) AND l.retried_at IS NULL AND l.subscriber IS NOT NULL
-      AND l.subscriber >= w.subscriber AND (l.subscriber, l.delivery_id) < (w.subscriber, $2)
-    ORDER BY l.subscriber DESC, l.delivery_id DESC LIMIT $3) c
+    WHERE 'FAILED' = ANY ($4::text[]) AND l.retried_at IS NULL AND l.subscriber IS NOT NULL
+      AND l.subscriber = w.subscriber AND l.delivery_id < $2
+    ORDER BY l.delivery_id DESC LIMIT $3) c
   UNION ALL
   SELECT c.delivery_id FROM whose w
   CROSS JOIN LATERAL (
     SELECT a.delivery_id FROM eventhub.attempts a
     WHERE 'COMPLETED' = ANY ($4::text[]) AND a.action = 'COMPLETED'
-      AND a.subscriber >= w.subscriber AND (a.subscriber, a.delivery_id) < (w.subscriber, $2)
-    ORDER BY a.subscriber DESC, a.delivery_id DESC LIMIT $3) c)
+      AND a.subscriber = w.subscriber AND a.delivery_id < $2
+    ORDER BY a.delivery_id DESC LIMIT $3) c)
 SELECT m.* FROM (SELECT id FROM found ORDER BY id DESC LIMIT $3) f
 CROSS JOIN LATERAL (SELECT * FROM eventhub.messages v WHERE v.id = f.id OFFSET 0) m ORDER BY m.id DESC;
 
@@ -155,19 +155,18 @@ SELECT id FROM gone;
 INSERT INTO eventhub.event_log (event_id, delivery_id, action, worker, attempt, fence, error, created_at)
 VALUES ($1, $2, $3, $4, $5, $6, $7, coalesce($8, now()));
 
+-- name: plan_afresh
+-- For the next statements of the transaction: what a filter leaves out is left out of the plan, which a plan for all
+-- filters at once cannot do.
+SET LOCAL plan_cache_mode = force_custom_plan;
+
 -- name: letters_latest
--- The latest deaths that fit. Each way to look has an index of its own: by delivery, by subscriber, or all by age; what
--- else is asked for is judged on the way.
+-- The latest deaths that fit: all, a subscriber's and chosen ones have an index each, what else is asked for is judged
+-- on the way.
 SELECT v.* FROM (
-  SELECT n.id FROM (
-    SELECT * FROM eventhub.dead_letters WHERE retried_at IS NULL AND $1::bigint[] IS NULL AND $3::bigint IS NULL
-    UNION ALL
-    SELECT * FROM eventhub.dead_letters
-    WHERE retried_at IS NULL AND subscriber IS NOT NULL AND $1::bigint[] IS NULL AND subscriber = $3
-    UNION ALL
-    SELECT * FROM eventhub.dead_letters
-    WHERE retried_at IS NULL AND delivery_id = ANY ($1::bigint[]) AND ($3::bigint IS NULL OR subscriber = $3)) n
-  WHERE n.id < $9
+  SELECT n.id FROM eventhub.dead_letters n
+  WHERE n.retried_at IS NULL AND n.id < $9
+    AND ($1::bigint[] IS NULL OR n.delivery_id = ANY ($1)) AND ($3::bigint IS NULL OR n.subscriber = $3)
     AND ($2::text IS NULL OR n.route = ANY (ARRAY (SELECT q.id FROM eventhub.routes q WHERE q.queue = $2)))
     AND ($4::text IS NULL OR n.type = $4) AND ($5::text IS NULL OR n.reason = $5)
     AND ($6::text IS NULL OR strpos(n.errors ->> -1, $6) > 0)
@@ -178,15 +177,9 @@ CROSS JOIN LATERAL (SELECT * FROM eventhub.letters l WHERE l.id = f.id OFFSET 0)
 -- name: letters_oldest
 -- Those that fit, in the order of their deliveries, which is the order of every key: from behind $9 on, and none that
 -- came after $10. With $12 without those whose subscriber is gone, for nobody would take what is retried.
-SELECT n.id, n.delivery_id FROM (
-  SELECT * FROM eventhub.dead_letters WHERE retried_at IS NULL AND $1::bigint[] IS NULL AND $3::bigint IS NULL
-  UNION ALL
-  SELECT * FROM eventhub.dead_letters
-  WHERE retried_at IS NULL AND subscriber IS NOT NULL AND $1::bigint[] IS NULL AND subscriber = $3
-  UNION ALL
-  SELECT * FROM eventhub.dead_letters
-  WHERE retried_at IS NULL AND delivery_id = ANY ($1::bigint[]) AND ($3::bigint IS NULL OR subscriber = $3)) n
-WHERE n.delivery_id > $9 AND n.id <= $10
+SELECT n.id, n.delivery_id FROM eventhub.dead_letters n
+WHERE n.retried_at IS NULL AND n.delivery_id > $9 AND n.id + 0 <= $10
+  AND ($1::bigint[] IS NULL OR n.delivery_id = ANY ($1)) AND ($3::bigint IS NULL OR n.subscriber = $3)
   AND ($2::text IS NULL OR n.route = ANY (ARRAY (SELECT q.id FROM eventhub.routes q WHERE q.queue = $2)))
   AND ($4::text IS NULL OR n.type = $4) AND ($5::text IS NULL OR n.reason = $5)
   AND ($6::text IS NULL OR strpos(n.errors ->> -1, $6) > 0)
@@ -198,15 +191,10 @@ ORDER BY n.delivery_id LIMIT $11;
 -- name: count_fitting
 -- How many fit, counted up to $9; $10 is what $12 is in letters_oldest.
 SELECT count(*) FROM (
-  SELECT 1 FROM (
-    SELECT * FROM eventhub.dead_letters WHERE retried_at IS NULL AND $1::bigint[] IS NULL AND $3::bigint IS NULL
-    UNION ALL
-    SELECT * FROM eventhub.dead_letters
-    WHERE retried_at IS NULL AND subscriber IS NOT NULL AND $1::bigint[] IS NULL AND subscriber = $3
-    UNION ALL
-    SELECT * FROM eventhub.dead_letters
-    WHERE retried_at IS NULL AND delivery_id = ANY ($1::bigint[]) AND ($3::bigint IS NULL OR subscriber = $3)) n
-  WHERE ($2::text IS NULL OR n.route = ANY (ARRAY (SELECT q.id FROM eventhub.routes q WHERE q.queue = $2)))
+  SELECT 1 FROM eventhub.dead_letters n
+  WHERE n.retried_at IS NULL
+    AND ($1::bigint[] IS NULL OR n.delivery_id = ANY ($1)) AND ($3::bigint IS NULL OR n.subscriber = $3)
+    AND ($2::text IS NULL OR n.route = ANY (ARRAY (SELECT q.id FROM eventhub.routes q WHERE q.queue = $2)))
     AND ($4::text IS NULL OR n.type = $4) AND ($5::text IS NULL OR n.reason = $5)
     AND ($6::text IS NULL OR strpos(n.errors ->> -1, $6) > 0)
     AND ($7::timestamptz IS NULL OR n.dead_at >= $7) AND ($8::timestamptz IS NULL OR n.dead_at <= $8)
@@ -231,11 +219,13 @@ SELECT * FROM eventhub.letters WHERE id = coalesce(
 -- name: purge_letters
 -- Parked ones hold a key and stay, and so does what somebody retries at this moment.
 WITH old AS MATERIALIZED (
-  SELECT l.id, l.event_id FROM eventhub.dead_letters l
-  WHERE l.id = ANY ($1::bigint[]) AND l.retried_at IS NULL
-    AND NOT EXISTS (SELECT 1 FROM eventhub.deliveries d WHERE d.id = l.delivery_id AND d.state + 0 = 4)
-  FOR UPDATE OF l SKIP LOCKED),
-gone AS (DELETE FROM eventhub.dead_letters WHERE id IN (SELECT id FROM old))
+  SELECT l.tid, l.event_id FROM unnest($1::bigint[]) AS w(id)
+  CROSS JOIN LATERAL (
+    SELECT n.ctid AS tid, n.event_id FROM eventhub.dead_letters n
+    WHERE n.id = w.id AND n.retried_at IS NULL
+      AND (SELECT 1 FROM eventhub.deliveries d WHERE d.id = n.delivery_id AND d.state + 0 = 4) IS NULL
+    LIMIT 1 FOR UPDATE OF n SKIP LOCKED) l),
+gone AS (DELETE FROM eventhub.dead_letters WHERE ctid = ANY (ARRAY (SELECT tid FROM old)))
 SELECT event_id FROM old;
 
 -- name: unannounced

@@ -77,11 +77,11 @@ SELECT event_id FROM old WHERE dead;
 -- A statement of its own, after the letters: a letter of the same event that was retried meanwhile is an open delivery now.
 WITH facts AS (
   DELETE FROM eventhub.events e WHERE e.id = ANY ($1::bigint[])
-    AND NOT EXISTS (SELECT 1 FROM eventhub.deliveries d WHERE d.id = e.id)
-    AND NOT EXISTS (SELECT 1 FROM eventhub.deliveries d WHERE d.event_id = e.id AND d.subscriber IS NOT NULL)
-    AND NOT EXISTS (SELECT 1 FROM eventhub.fanout f WHERE f.event_id = e.id)
-    AND NOT EXISTS (SELECT 1 FROM eventhub.event_log g WHERE g.event_id = e.id AND g.action = 'COMPLETED')
-    AND NOT EXISTS (SELECT 1 FROM eventhub.dead_letters l WHERE l.event_id = e.id)
+    AND (SELECT 1 FROM eventhub.deliveries d WHERE d.id = e.id) IS NULL
+    AND (SELECT 1 FROM eventhub.deliveries d WHERE d.event_id = e.id AND d.subscriber IS NOT NULL LIMIT 1) IS NULL
+    AND (SELECT 1 FROM eventhub.fanout f WHERE f.event_id = e.id) IS NULL
+    AND (SELECT 1 FROM eventhub.event_log g WHERE g.event_id = e.id AND g.action = 'COMPLETED' LIMIT 1) IS NULL
+    AND (SELECT 1 FROM eventhub.dead_letters l WHERE l.event_id = e.id LIMIT 1) IS NULL
   RETURNING e.route, e.idempotency_key)
 DELETE FROM eventhub.idempotency_keys k USING facts f JOIN eventhub.routes r ON r.id = f.route
 WHERE f.idempotency_key IS NOT NULL AND k.scope = r.queue AND k.key = f.idempotency_key;

@@ -28,7 +28,7 @@ SELECT d.id, d.event_id, d.subscriber, e.type, d.state,
 FROM eventhub_deliveries d JOIN eventhub_events e ON e.id = d.event_id
 WHERE d.subscriber IS NOT NULL AND d.state <> 4
 UNION ALL
-SELECT l.delivery_id, l.event_id, l.subscriber, l.type, NULL, l.status, l.attempts, l.failures, l.max_attempts,
+SELECT l.delivery_id, l.event_id, l.subscriber, l.type, NULL, 'FAILED', l.attempts, l.failures, l.max_attempts,
        coalesce(l.key, l.ordering_key), NULL, NULL, l.errors, l.created_at, l.dead_at
 FROM eventhub_dead_letters l WHERE l.subscriber IS NOT NULL AND l.retried_at IS NULL
 UNION ALL

@@ -19,16 +19,17 @@ WITH found (id) AS (
   CROSS JOIN eventhub_dead_letters l ON l.id IN (
     SELECT n.id FROM eventhub_dead_letters n INDEXED BY eventhub_dead_letters_message
     WHERE n.subscriber = w.value AND n.subscriber IS NOT NULL AND n.retried_at IS NULL AND n.delivery_id < :before
-      AND n.status IN (SELECT value FROM carray(:statuses))
     ORDER BY n.delivery_id DESC LIMIT :limit)
+  WHERE 'FAILED' IN (SELECT value FROM carray(:statuses))
   UNION ALL
   SELECT a.delivery_id FROM carray(:subscribers) w
   CROSS JOIN eventhub_attempts a ON a.action = 'COMPLETED' AND a.delivery_id IN (
     SELECT n.delivery_id FROM eventhub_attempts n INDEXED BY eventhub_attempts_delivered
     WHERE n.subscriber = w.value AND n.action = 'COMPLETED' AND n.delivery_id < :before
     ORDER BY n.delivery_id DESC LIMIT :limit)
-  WHERE 'COMPLETED' IN (SELECT value FROM carray(:statuses)))
-SELECT * FROM eventhub_messages WHERE id IN (SELECT id FROM found ORDER BY id DESC LIMIT :limit) ORDER BY id DESC;
+  WHERE 'COMPLETED' IN (SELECT value FROM carray(:statuses))),
+page (id) AS MATERIALIZED (SELECT id FROM found ORDER BY id DESC LIMIT :limit)
+SELECT * FROM eventhub_messages WHERE id IN (SELECT id FROM page) ORDER BY id DESC;
 
 -- name: event_messages
 -- The messages of one event, as many as it had subscribers: what is open or dead has an index by event, and what was
@@ -86,7 +87,7 @@ SELECT (SELECT sum(messages) FROM runs), (SELECT messages FROM runs WHERE state 
           SELECT 1 FROM eventhub_dead_letters l INDEXED BY eventhub_dead_letters_message
           WHERE l.subscriber = :subscriber AND l.subscriber IS NOT NULL AND l.retried_at IS NULL LIMIT :most)),
        blocked.keys, blocked.parked,
-       (SELECT (:now - min(e.created_at)) / 1e6 FROM runs r JOIN eventhub_events e ON e.id = r.oldest),
+       (SELECT (:now - min(e.created_at)) / 1e6 FROM runs r CROSS JOIN eventhub_events e ON e.id = r.oldest),
        (SELECT attempts FROM told WHERE action = 'COMPLETED'),
        (SELECT sum(attempts) FROM told WHERE action <> 'COMPLETED'),
        (SELECT last FROM told WHERE action = 'COMPLETED'), (SELECT max(last) FROM told WHERE action <> 'COMPLETED')
@@ -94,13 +95,18 @@ FROM blocked;
 
 -- name: attempt_times
 -- How long the last attempts of the hour took; their details are long, so that only some are read.
-SELECT json_extract(a.detail, '$.total_ms') FROM (VALUES ('COMPLETED'), ('FAILED')) k
-CROSS JOIN eventhub_attempts a ON (a.delivery_id, a.fence) IN (
-  SELECT n.delivery_id, n.fence FROM eventhub_attempts n INDEXED BY eventhub_attempts_subscriber
-  WHERE n.subscriber = :subscriber AND n.action = k.column1
-    AND n.created_at > :now - 3600000000 AND n.created_at <= :now
-  ORDER BY n.created_at DESC LIMIT :most)
-ORDER BY a.created_at DESC LIMIT :most;
+SELECT json_extract(detail, '$.total_ms') FROM (
+  SELECT * FROM (
+    SELECT a.created_at, a.detail FROM eventhub_attempts a INDEXED BY eventhub_attempts_subscriber
+    WHERE a.subscriber = :subscriber AND a.action = 'COMPLETED'
+      AND a.created_at > :now - 3600000000 AND a.created_at <= :now
+    ORDER BY a.created_at DESC LIMIT :most)
+  UNION ALL SELECT * FROM (
+    SELECT a.created_at, a.detail FROM eventhub_attempts a INDEXED BY eventhub_attempts_subscriber
+    WHERE a.subscriber = :subscriber AND a.action = 'FAILED'
+      AND a.created_at > :now - 3600000000 AND a.created_at <= :now
+    ORDER BY a.created_at DESC LIMIT :most))
+ORDER BY created_at DESC LIMIT :most;
 
 -- name: blocked_keys
 -- By key, from behind :after on. A parked one's last error is in its dead letter; who stands behind is counted up to :most.
