@@ -1,13 +1,15 @@
 """The blocking faces: the same classes without an event loop, safe with threads, forks and interrupts."""
 
+import http.server
 import multiprocessing
 import signal
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
-from eventhub import blocking
+from eventhub import Subscriber, blocking
 from eventhub.core.events import Status
 from eventhub.errors import EventNotFound
 
@@ -215,3 +217,31 @@ def test_a_forked_child_uses_a_loop_and_connections_of_its_own(queue):
     process.join(10)
     assert queue.store.event(event.id).status is Status.COMPLETED
     assert queue.publish("b", 2).id > event.id
+
+
+def test_a_hub_without_an_event_loop(tmp_path: Path) -> None:
+    came = threading.Event()
+
+    class Consumer(http.server.BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["content-length"]))
+            self.send_response(204)
+            self.end_headers()
+            came.set()
+
+        def log_message(self, *_: object) -> None:
+            """Nothing to the terminal."""
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Consumer)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        with blocking.Hub(tmp_path / "hub.db", allow_private=["127.0.0.0/8"]) as hub:
+            url = f"http://127.0.0.1:{server.server_address[1]}/"
+            view, secret = hub.subscribers.create(Subscriber(name="one", url=url))
+            assert secret.startswith("whsec_")
+            assert hub.subscribers.get(view.id).status == "active"
+            hub.publish("a", {"x": 1})
+            assert came.wait(20)
+    finally:
+        server.shutdown()
+        server.server_close()

@@ -12,6 +12,7 @@ Handlers are plain functions and run in threads of their own, so they may use bl
 from __future__ import annotations
 
 import asyncio
+import functools
 import inspect
 import os
 import threading
@@ -27,6 +28,7 @@ __all__ = [
     "EventBus",
     "EventManager",
     "EventQueue",
+    "Hub",
     "IdempotencyGuard",
     "Store",
     "Worker",
@@ -205,8 +207,8 @@ class Face:
         return f"<blocking {self._made!r}>"
 
 
-class _Context(Face):
-    """An asynchronous context manager that a method returned."""
+class _Part(Face):
+    """An asynchronous context manager that a method returned, or a part of a face that has methods of its own."""
 
 
 def _unwrapped(value: Any) -> Any:
@@ -220,9 +222,17 @@ def _wrapped(value: Any, find: Callable[[], Any]) -> Any:
             return face._of(find)  # noqa: SLF001 - our own class
     if hasattr(value, "__anext__"):
         return _iterated(value)
-    if hasattr(value, "__aenter__"):
-        return _Context._of(find)  # noqa: SLF001 - our own class
+    if hasattr(value, "__aenter__") or _is_asynchronous(type(value)):  # type: ignore[arg-type] # types are hashable
+        return _Part._of(find)  # noqa: SLF001 - our own class
     return value
+
+
+@functools.cache
+def _is_asynchronous(kind: type) -> bool:
+    """Whether it is a part of ours whose methods must be waited for, such as a hub's book of subscribers."""
+    return kind.__module__.startswith("eventhub.") and any(
+        inspect.iscoroutinefunction(getattr(kind, name)) for name in dir(kind) if not name.startswith("_")
+    )
 
 
 def _iterated(values: Any) -> Iterator[Any]:
@@ -281,6 +291,19 @@ def _worker(*args: Any, **kwargs: Any) -> Any:
     from eventhub.client import Worker as Original
 
     return Original(*args, **kwargs)
+
+
+def _hub(*args: Any, **kwargs: Any) -> Any:
+    from eventhub.hub import Hub as Original
+
+    return Original(*args, **kwargs)
+
+
+class Hub(Face):
+    """Broadcasts to webhook subscribers; see ``eventhub.Hub``."""
+
+    _original = staticmethod(_hub)
+    _survives_fork = False
 
 
 class Client(Face):
