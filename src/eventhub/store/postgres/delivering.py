@@ -6,7 +6,7 @@ import time
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime, timedelta
-from typing import Any, Final, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from eventhub.store.contract import Store
 from eventhub.store.delivering import FIRST_SHARE, Layout, chosen, lanes_in, name_taken
@@ -24,6 +24,7 @@ from eventhub.store.messages import (
     routes_of,
 )
 from eventhub.store.postgres.floors import Floors
+from eventhub.store.postgres.marker_floor import MarkerFloor
 from eventhub.store.postgres.publishing import SQL, lock_lanes, publish_calls
 from eventhub.store.postgres.reading import same
 from eventhub.store.values import NewEvent, Route
@@ -31,14 +32,21 @@ from eventhub.store.values import NewEvent, Route
 __all__ = ["PostgresDelivering"]
 
 R = TypeVar("R")
-MARKERS: Final = 0
-"""Stands for the markers among the floors: no route has this number."""
+
+
+class _Round(NamedTuple):
+    """What a round of the fan-out says about where the next may begin."""
+
+    last: int
+    oldest_running: int
+    transaction: int
 
 
 class PostgresDelivering(Store):
     """The hub's half of the PostgreSQL store."""
 
     _floors: Floors
+    _marker_floor: MarkerFloor
     _routes: dict[Route, int]
 
     @abstractmethod
@@ -168,41 +176,38 @@ class PostgresDelivering(Store):
     async def fan_out(self, plan: Plan, *, limit: int = 500, now: datetime | None = None) -> FannedOut:
         await self.open()
         await self._learn_routes(set(plan.routes))
-        start = 0 if now is not None else self._floors.start(MARKERS)
-        done = FannedOut()
-        for floor in {start: None, 0: None}:  # nothing above the floor: look from the beginning
-            started, last = time.monotonic(), 0
+        floor = 0 if now is not None else self._marker_floor.start
 
-            async def work(connection: Any, floor: int = floor) -> tuple[FannedOut, int]:
-                return await self._hand_out(connection, plan, limit, floor, now)
+        async def work(connection: Any) -> tuple[FannedOut, _Round | None]:
+            return await self._hand_out(connection, plan, limit, floor, now)
 
-            done, last = await self._transact(work)
-            if done.events:
-                took = time.monotonic() - started
-                self._floors.claimed(MARKERS, started_at=floor, last=last, took=took)
-            if done.events or done.busy or done.stale:
-                break
+        done, passed = await self._transact(work)
+        if passed is not None and now is None:
+            self._marker_floor.passed(passed.last, oldest_running=passed.oldest_running, transaction=passed.transaction)
         if done.messages:
             self._announce(HUB)
         return done
 
     async def _hand_out(
         self, connection: Any, plan: Plan, limit: int, floor: int, now: datetime | None
-    ) -> tuple[FannedOut, int]:
+    ) -> tuple[FannedOut, _Round | None]:
         """Several statements, each with a fresh look: what is decided rests on what others have committed."""
         if not await connection.fetchval(SQL.hold_fanout):
-            return FannedOut(busy=True), 0
+            return FannedOut(busy=True), None
         rows = await connection.fetch(SQL.markers, limit, plan.needs_payload, floor)
         if not rows:
-            return FannedOut(), 0
-        if int(await connection.fetchval(SQL.subscribers_version)) != plan.version:  # asked after the markers were read
-            return FannedOut(stale=True), 0
-        markers = [to_marker(row) for row in rows]
+            return FannedOut(), None
+        version, transaction = await connection.fetchrow(SQL.fanout_moment)  # asked after the markers were read
+        if version != plan.version:
+            return FannedOut(stale=True), None
+        *_, oldest_running = rows[0]
+        markers = [to_marker(row[:-1]) for row in rows]
         handed, placements = chosen(markers, plan)
         heads = await lock_lanes(connection, lanes_in(placements))
         await self._insert_messages(connection, handed, placements, Layout(placements, heads), now)
         more = len(handed) < len(markers) or len(markers) == limit
-        return FannedOut(events=len(handed), messages=len(placements), more=more), handed[-1].event_id
+        passed = _Round(handed[-1].event_id, oldest_running=oldest_running, transaction=transaction)
+        return FannedOut(events=len(handed), messages=len(placements), more=more), passed
 
     async def _insert_messages(
         self,

@@ -20,6 +20,7 @@ from eventhub.store.postgres import settling
 from eventhub.store.postgres.connection import migrate, open_pool, translated
 from eventhub.store.postgres.delivering import PostgresDelivering
 from eventhub.store.postgres.floors import Floors
+from eventhub.store.postgres.marker_floor import MarkerFloor
 from eventhub.store.postgres.messaging import PostgresMessaging
 from eventhub.store.postgres.operating import PostgresOperating
 from eventhub.store.postgres.publishing import SQL, is_plain, publish_calls, publish_plain
@@ -54,6 +55,7 @@ class PostgresStore(PostgresReading, PostgresOperating, PostgresDelivering, Post
         self._known = KnownRoutes()
         self._known_at = 0.0
         self._floors = Floors()
+        self._marker_floor = MarkerFloor()
         self._days_at = 0.0
 
     # ------------------------------------------------------------------ life

@@ -79,11 +79,17 @@ SELECT count(*) FILTER (WHERE state <> 4) FROM gone;
 SELECT pg_try_advisory_xact_lock(hashtext('eventhub.fanout'));
 
 -- name: markers
--- The oldest, from the floor ($3) on: below it lie entries of markers that are gone, which an old snapshot keeps.
+-- The oldest, from the floor ($3) on: below it lie entries of markers that are gone, which an old snapshot keeps. Also
+-- which transaction was the oldest that ran when we looked.
 SELECT f.event_id, e.type, e.ordering_key, e.metadata, CASE WHEN $2::boolean THEN e.payload::text END, f.targets, f.alone,
-       f.due
+       f.due, pg_snapshot_xmin(pg_current_snapshot())::text::bigint
 FROM (SELECT * FROM eventhub.fanout WHERE event_id >= $3 ORDER BY event_id LIMIT $1) f
 CROSS JOIN LATERAL (SELECT * FROM eventhub.events v WHERE v.id = f.event_id OFFSET 0) e ORDER BY f.event_id;
+
+-- name: fanout_moment
+-- After the markers were read: are the subscribers still those of the plan, and a transaction number that is higher than
+-- those of all who had taken ids by then.
+SELECT value::bigint, pg_current_xact_id()::text::bigint FROM eventhub.meta WHERE key = 'subscribers';
 
 -- name: insert_messages
 -- The messages of a round, with ids in their order; their markers go in the same statement. An event that nobody works on

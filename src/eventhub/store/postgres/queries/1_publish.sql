@@ -1,6 +1,7 @@
 -- name: take_ids
--- Ids in advance, for events whose keys must be taken first.
-SELECT nextval('eventhub.ids') FROM generate_series(1, $1);
+-- Ids in advance, for events whose keys must be taken first. Nobody has ids before a transaction number: the fan-out
+-- knows by these numbers which ids may still come.
+SELECT nextval('eventhub.ids') FROM generate_series(1, $1) WHERE pg_current_xact_id() IS NOT NULL;
 
 -- name: intern_route
 -- Routes are few: insert when new, then the number is cached. Never inside a caller's transaction. One at a time, so
@@ -63,7 +64,8 @@ WITH input AS MATERIALIZED (
               $15::integer[], $16::text[], $17::boolean[], $19::boolean[], $20::text[])
        WITH ORDINALITY AS u(id, route, type, payload, metadata, tags, title, description, ordering_key,
                             idempotency_key, lane, state, due, seconds, max_attempts, worker, parks, broadcast, targets, n)
-  CROSS JOIN (SELECT coalesce($18, now()) AS now) t),
+  CROSS JOIN (SELECT coalesce($18, now()) AS now) t
+  WHERE pg_current_xact_id() IS NOT NULL), -- first, as in take_ids
 stored AS (
   INSERT INTO eventhub.events (id, route, type, payload, metadata, tags, title, description, ordering_key,
                                idempotency_key, created_at)
