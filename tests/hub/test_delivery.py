@@ -104,6 +104,18 @@ async def test_what_cannot_be_delivered_is_a_dead_letter_with_all_that_happened(
     assert again.consumer == letter.consumer
 
 
+async def test_an_answer_may_be_anything_and_is_still_kept(hub: Hub, receiver: Receiver, subscribe: Subscribe) -> None:
+    receiver.behave = lambda _: web.Response(status=200, body=b"\x00\xff\xfe" + b"a" * 20_000)
+    number = await subscribe()
+    event = await hub.publish("a", 1)
+    assert await settled(hub, event) is Status.COMPLETED
+    (message,) = await hub.store.messages(MessageFilter(event_id=event))
+    (attempt,) = await hub.store.attempts(message.id)
+    assert attempt.detail["response_body"].startswith("\ufffd\ufffd\ufffda")
+    assert len(attempt.detail["response_body"]) == 16_384
+    assert (await hub.store.subscriber_stats(number)).latency_p50_ms is not None
+
+
 async def test_some_dead_and_some_delivered_is_completed_with_errors(
     hub: Hub, receiver: Receiver, subscribe: Subscribe
 ) -> None:

@@ -80,7 +80,7 @@ def story(request: WebhookRequest, answer: WebhookAnswer, *, attempt: int, worke
         total_ms=answer.total_ms,
         request_headers=_shown(request.headers),
         response_headers=_shown(answer.headers),
-        response_body=answer.body.decode("utf-8", "replace"),
+        response_body=answer.body.decode("utf-8", "replace").replace("\x00", "\ufffd"),  # PostgreSQL knows no NUL
     )
     return _encode(told).decode()
 

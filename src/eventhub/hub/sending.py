@@ -237,6 +237,7 @@ class Sender:
         )
 
     def _failure(self, kind: str, error: str, trip: _Trip) -> WebhookAnswer:
+        error = error.replace("\x00", "\ufffd")
         return WebhookAnswer(
             failure=kind,
             error=error if len(error) <= LONGEST_ERROR else f"{error[:LONGEST_ERROR]}…",
