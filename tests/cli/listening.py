@@ -27,16 +27,16 @@ class Listener:
         assert found is not None
         self.url = found[1]
 
-    def post(self, body: bytes, headers: Mapping[str, str]) -> tuple[int, Message]:
+    def post(self, body: bytes, headers: Mapping[str, str], *, timeout: float = 60) -> tuple[int, Message]:
         request = urllib.request.Request(self.url, data=body, headers=dict(headers), method="POST")
         try:
-            with urllib.request.urlopen(request, timeout=60) as answer:
+            with urllib.request.urlopen(request, timeout=timeout) as answer:
                 return answer.status, answer.headers
         except urllib.error.HTTPError as answer:
             with answer:
                 return answer.code, answer.headers
 
-    def send(self, message_id: str, data: Any, *, secret: bytes = SECRET) -> int:
+    def send(self, message_id: str, data: Any, *, secret: bytes = SECRET, timeout: float = 60) -> int:
         now = datetime.now(UTC)
         body = json.dumps({"type": "order.placed", "timestamp": now.isoformat(), "data": data})
         headers = {
@@ -45,7 +45,7 @@ class Listener:
             "webhook-timestamp": str(int(now.timestamp())),
             "webhook-signature": Webhook(secret).sign(message_id, now, body),
         }
-        return self.post(body.encode(), headers)[0]
+        return self.post(body.encode(), headers, timeout=timeout)[0]
 
     def interrupt(self) -> str:
         """What it printed, after Ctrl-C."""

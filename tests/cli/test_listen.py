@@ -27,6 +27,7 @@ def test_a_signed_message_is_shown_with_what_is_known_of_it(listen: Listen):
     assert summary["summary"] == {
         "requests": 2,
         "messages": 1,
+        "retries": 0,
         "duplicates": 1,
         "verified": 2,
         "refused": 0,
@@ -90,6 +91,17 @@ def test_two_at_once_break_the_order_of_everything(listen: Listen):
         list(pool.map(lambda number: listener.send(f"msg_{number}", number), (1, 1)))
     listener.process.wait(60)
     assert listener.lines()[-1]["summary"]["out_of_order"] == 1
+
+
+def test_a_sender_that_does_not_wait_breaks_no_order(listen: Listen):
+    listener = listen("--ordered", "--json", "--delay", "600")
+    for _ in range(2):
+        with pytest.raises(TimeoutError):
+            listener.send("msg_1", 1, timeout=0.5)
+        assert listener.process.stdout is not None
+        line = json.loads(listener.process.stdout.readline())
+        assert (line["status"], line["order"]) == (499, None)
+        assert line["problem"] == "the sender did not wait for the answer"
 
 
 def test_only_posts_of_a_reasonable_size_are_taken(listen: Listen):

@@ -133,9 +133,20 @@ def test_what_is_no_json_is_kept_as_text():
 
 def test_messages_are_counted_as_long_as_they_are_remembered():
     seen = Seen(most=2)
-    assert [seen.count(name) for name in "abaaca"] == [1, 1, 2, 3, 1, 4]
-    assert seen.count("b") == 1  # forgotten
+    assert [seen.count(name)[0] for name in "abaaca"] == [1, 1, 2, 3, 1, 4]
+    assert seen.count("b") == (1, False)  # forgotten
     assert seen.different == 4
+
+
+def test_one_that_comes_again_is_a_duplicate_if_it_was_taken():
+    seen = Seen(most=2)
+    assert seen.count("a") == (1, False)
+    assert seen.count("a") == (2, False)
+    seen.take("a")
+    assert seen.count("a") == (3, True)
+    for name in "bc":
+        seen.count(name)
+    assert seen.count("a") == (1, False)  # forgotten
 
 
 class TestOrder:

@@ -76,7 +76,7 @@ def test_a_failure_is_seen_and_brought_back(eventhub: Command, listen: Listen, s
     assert test.returncode == 1
     assert "503" in test.stdout
     first, again = received(failing)
-    assert (first["duplicate"], again["duplicate"], again["attempt"]) == (False, True, 2)
+    assert (first["attempt"], again["attempt"], again["duplicate"]) == (1, 2, False)
     number = first["id"].rpartition("_")[2]
     letters: Any = {"events": []}
     while not letters["events"]:

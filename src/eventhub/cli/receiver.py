@@ -29,6 +29,8 @@ LARGEST_BODY: Final = 4 << 20
 MOST_SHOWN: Final = 4096
 LAST_ANSWERS: Final = 5
 GOOD: Final = range(200, 300)
+GAVE_UP: Final = 499
+"""Shown as the status where no answer could be given."""
 
 
 class Arrival(msgspec.Struct, kw_only=True):
@@ -41,6 +43,7 @@ class Arrival(msgspec.Struct, kw_only=True):
     attempt: int
     """How often this message has come here."""
     duplicate: bool
+    """It had been taken already: a consumer must not do it twice."""
     verified: bool | None
     """None when there is no secret to check with."""
     problem: str | None
@@ -57,6 +60,7 @@ class Tally(msgspec.Struct, kw_only=True):
 
     requests: int = 0
     messages: int = 0
+    retries: int = 0
     duplicates: int = 0
     verified: int = 0
     refused: int = 0
@@ -66,6 +70,7 @@ class Tally(msgspec.Struct, kw_only=True):
 
     def add(self, arrival: Arrival, *, wrong_place: bool) -> None:
         self.requests += 1
+        self.retries += arrival.attempt > 1 and not arrival.duplicate
         self.duplicates += arrival.duplicate
         self.verified += arrival.verified is True
         self.refused += arrival.verified is False
@@ -94,7 +99,8 @@ class Showing:
             sys.stdout.flush()
             return
         checked = {True: "[green]verified[/]", False: "[red]not verified[/]", None: "[dim]not checked[/]"}
-        again = f" [yellow]duplicate, time {arrival.attempt}[/]" if arrival.duplicate else ""
+        again = f" [yellow]time {arrival.attempt}[/]" if arrival.attempt > 1 else ""
+        again += " [bold yellow]duplicate[/]" if arrival.duplicate else ""
         answer = f"[{'green' if arrival.status in GOOD else 'red'}]{arrival.status}[/]"
         head = plain(f"{arrival.type or '(no type)'}  {arrival.id or '(no id)'}", 200)
         self._out.print(f"[bold]{_clock(arrival.time)}[/]", head, checked[arrival.verified] + again, "→", answer)
@@ -111,7 +117,7 @@ class Showing:
             return
         rows = [
             ("requests", f"{tally.requests:,} in {duration(tally.seconds)}"),
-            ("messages", f"{tally.messages:,}, and {tally.duplicates:,} that had come before"),
+            ("messages", f"{tally.messages:,}, {tally.retries:,} retries, {tally.duplicates:,} duplicates"),
             ("signatures", f"{tally.verified:,} good, {tally.refused:,} refused" if checked else "not checked"),
             ("failed here", f"{tally.failed:,}, as they were told to"),
             ("out of order", f"{tally.out_of_order:,}" if ordered else ""),
@@ -201,12 +207,14 @@ class Receiver:
             place = self._order.begin(key, arrival.id)
             arrival.order = place.note
         arrival.status = self._answering.choose(refused=arrival.verified is False, roll=random.random)
-        if self._answering.delay:
-            await asyncio.sleep(self._answering.delay)
+        if not await _still_there(request, self._answering.delay):
+            arrival.status, arrival.problem = GAVE_UP, "the sender did not wait for the answer"
         if self._order is not None and key is not None and arrival.id is not None:
             self._order.end(key, arrival.id, taken=arrival.status in GOOD)
-        self._tell(arrival, wrong_place=place.wrong)
         good = arrival.status in GOOD
+        if good and arrival.id is not None:
+            self._seen.take(arrival.id)
+        self._tell(arrival, wrong_place=place.wrong)
         wait = {} if good or self._answering.retry_after is None else {"retry-after": str(self._answering.retry_after)}
         return Response(status_code=arrival.status, headers=wait)
 
@@ -215,14 +223,14 @@ class Receiver:
         problem = check_signature(self._secrets, headers, body, now) if self._secrets else None
         content = read_content(headers, body)
         message_id = headers.get("webhook-id")
-        attempt = self._seen.count(message_id) if message_id else 1
+        attempt, duplicate = self._seen.count(message_id) if message_id else (1, False)
         arrival = Arrival(
             time=now,
             id=message_id,
             type=content.type,
             format=content.format,
             attempt=attempt,
-            duplicate=attempt > 1,
+            duplicate=duplicate,
             verified=problem is None if self._secrets else None,
             problem=problem,
             payload=content.payload,
@@ -238,6 +246,19 @@ class Receiver:
             self._reader_left = True
         if self._server is not None and (self._reader_left or self._tally.requests == self._most):
             self._server.should_exit = True
+
+
+async def _still_there(request: Request, delay: float) -> bool:
+    """Whether the sender has waited so long."""
+    if not delay:
+        return True
+    try:
+        async with asyncio.timeout(delay):
+            while (await request.receive())["type"] != "http.disconnect":
+                pass
+    except TimeoutError:
+        return True
+    return False
 
 
 async def _body(request: Request) -> bytes | None:

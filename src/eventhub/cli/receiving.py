@@ -105,22 +105,29 @@ def _text(value: Any) -> str | None:
 
 
 class Seen:
-    """How often each message came, for as many as can be remembered."""
+    """How often each message came, and whether it was taken, for as many as can be remembered."""
 
     def __init__(self, most: int = REMEMBERED) -> None:
         self._times: OrderedDict[str, int] = OrderedDict()
+        self._taken: set[str] = set()
         self._most = most
         self.different = 0
 
-    def count(self, message_id: str) -> int:
-        """This time included."""
+    def count(self, message_id: str) -> tuple[int, bool]:
+        """How often it has come, this time included, and whether it had been taken before: then this is a duplicate."""
         times = self._times.pop(message_id, 0) + 1
         self._times[message_id] = times
         if times == 1:
             self.different += 1
         if len(self._times) > self._most:
-            self._times.popitem(last=False)
-        return times
+            forgotten, _ = self._times.popitem(last=False)
+            self._taken.discard(forgotten)
+        return times, message_id in self._taken
+
+    def take(self, message_id: str) -> None:
+        """It was answered with a success."""
+        if message_id in self._times:
+            self._taken.add(message_id)
 
 
 class Place(msgspec.Struct, frozen=True):
