@@ -28,6 +28,10 @@ class HubServer:
         self.db = db
         self.directory = directory
         self.flags = flags
+        if (
+            "--roles" not in flags and "--allow-private" not in flags
+        ):  # tests make subscribers anywhere: nothing goes there
+            self.flags = (*flags, "--roles", "api,fanout,janitor")
         self.host = "127.0.0.1"
         self.port = 0
         self.log_file = directory / "server.log"

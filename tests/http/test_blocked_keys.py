@@ -114,14 +114,14 @@ def test_a_key_that_only_waits_is_not_parked(webhooks: Hub, receiver: Receiver, 
 @pytest.mark.parametrize("verb", ["retry", "skip", "unpark"])
 @pytest.mark.parametrize("key", ["unknown", "x" * 256, "nul%00nul", "", "%20"])
 def test_a_key_that_nothing_waits_under_is_409(webhooks: Hub, tag: str, key: str, verb: str):
-    made = webhooks.subscribe(tag, "https://hooks.example.com", event_type=f"{tag}.x")
+    made = webhooks.subscribe(tag, "http://127.0.0.1:1025", event_type=f"{tag}.x")
     answer = webhooks.post(f"/subscribers/{made['id']}/keys/{key}/{verb}")
     assert (answer.status, answer.kind) == (409, "not-blocked")
 
 
 @pytest.mark.parametrize("key", ["%FF", "a/b", "%C3"])
 def test_a_path_that_is_none_is_404(webhooks: Hub, tag: str, key: str):
-    made = webhooks.subscribe(tag, "https://hooks.example.com", event_type=f"{tag}.x")
+    made = webhooks.subscribe(tag, "http://127.0.0.1:1025", event_type=f"{tag}.x")
     assert webhooks.post(f"/subscribers/{made['id']}/keys/{key}/retry").status == 404
 
 
@@ -148,5 +148,5 @@ def test_blocked_keys_come_in_pages(webhooks: Hub, receiver: Receiver, tag: str)
 
 @pytest.mark.parametrize("query", ["limit=0", "limit=1001", "after=%00", "before=a", f"after={'x' * 256}"])
 def test_a_bad_query_is_400(webhooks: Hub, tag: str, query: str):
-    made = webhooks.subscribe(tag, "https://hooks.example.com", event_type=f"{tag}.x")
+    made = webhooks.subscribe(tag, "http://127.0.0.1:1025", event_type=f"{tag}.x")
     assert webhooks.get(f"/subscribers/{made['id']}/keys?{query}").status == 400

@@ -8,7 +8,7 @@ import pytest
 from tests.http.conftest import Hub, MakeHub
 from tests.http.receiver import Receiver
 
-URL = "https://hooks.example.com/in"
+URL = "http://127.0.0.1:1025/in"
 
 
 @pytest.fixture
@@ -62,7 +62,7 @@ def test_a_new_subscriber_is_answered_with_its_secret_and_all_its_defaults(webho
 def test_everything_that_can_be_said_reads_back_as_it_was_said(webhooks: Hub, tag: str):
     said = {
         "name": f"Łódź {tag}",
-        "url": "https://hooks.example.com:8443/a?b=c",
+        "url": "http://127.0.0.1:1025/a?b=c",
         "event_type": f"{tag}.*",
         "filter": {"payload.total": {"gte": 100}, "payload.country": "SE"},
         "headers": {"X-Team": "shipping"},
@@ -308,7 +308,7 @@ def test_other_methods_are_405(sqlite_hub: Hub, method: str):
 
 
 def test_who_may_read_sees_subscribers_and_who_may_administer_changes_them(make_hub: MakeHub, tag: str):
-    hub = make_hub("sqlite")
+    hub = make_hub("sqlite", "--allow-private", "127.0.0.0/8")
     made = hub.subscribe(tag, URL)
     admin = hub.with_key(hub.post("/api-keys", {"name": "admin", "scopes": ["admin"]}).json["key"])
     reads = admin.post("/api-keys", {"name": "reader", "scopes": ["read", "publish", "work"]}).json["key"]
@@ -335,7 +335,7 @@ def test_who_may_read_sees_subscribers_and_who_may_administer_changes_them(make_
 
 
 def test_under_another_secret_file_subscribers_can_be_seen_and_removed_but_not_changed(make_hub: MakeHub, tag: str):
-    hub = make_hub("sqlite")
+    hub = make_hub("sqlite", "--allow-private", "127.0.0.0/8")
     made = hub.subscribe(tag, URL)
     hub.server.stop()
     hub.server.secret_file.unlink()

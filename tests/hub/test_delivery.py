@@ -99,7 +99,7 @@ async def test_what_cannot_be_delivered_is_a_dead_letter_with_all_that_happened(
     assert letter.consumer["url"] == receiver.url
     assert letter.payload == {"x": 1}
     assert len(receiver.arrivals) == requests
-    await hub.subscribers.update(number, {"url": "https://elsewhere.example/"})
+    await hub.subscribers.update(number, {"url": f"{receiver.url}/elsewhere"})
     (again,) = (await hub.store.dead_letters(DeadFilter(subscriber=number))).letters
     assert again.consumer == letter.consumer
 
