@@ -21,15 +21,15 @@ found AS MATERIALIZED (
   CROSS JOIN LATERAL (
     SELECT l.delivery_id FROM eventhub.dead_letters l
     WHERE 'FAILED' = ANY ($4::text[]) AND l.retried_at IS NULL AND l.subscriber IS NOT NULL
-      AND l.subscriber = w.subscriber AND l.delivery_id < $2
-    ORDER BY l.delivery_id DESC LIMIT $3) c
+      AND l.subscriber + 0 >= w.subscriber AND (l.subscriber + 0, l.delivery_id) < (w.subscriber, $2)
+    ORDER BY l.subscriber + 0 DESC, l.delivery_id DESC LIMIT $3) c
   UNION ALL
   SELECT c.delivery_id FROM whose w
   CROSS JOIN LATERAL (
     SELECT a.delivery_id FROM eventhub.attempts a
     WHERE 'COMPLETED' = ANY ($4::text[]) AND a.action = 'COMPLETED'
-      AND a.subscriber = w.subscriber AND a.delivery_id < $2
-    ORDER BY a.delivery_id DESC LIMIT $3) c)
+      AND a.subscriber + 0 >= w.subscriber AND (a.subscriber + 0, a.delivery_id) < (w.subscriber, $2)
+    ORDER BY a.subscriber + 0 DESC, a.delivery_id DESC LIMIT $3) c)
 SELECT m.* FROM (SELECT id FROM found ORDER BY id DESC LIMIT $3) f
 CROSS JOIN LATERAL (SELECT * FROM eventhub.messages v WHERE v.id = f.id OFFSET 0) m ORDER BY m.id DESC;
 
@@ -78,8 +78,8 @@ blocked AS MATERIALIZED (
 dead AS MATERIALIZED (
   SELECT count(*) AS letters FROM (
     SELECT 1 FROM eventhub.dead_letters l
-    WHERE l.retried_at IS NULL AND l.subscriber IS NOT NULL AND l.subscriber >= $1 AND l.subscriber <= $1
-    ORDER BY l.subscriber, l.delivery_id LIMIT $2) c),
+    WHERE l.retried_at IS NULL AND l.subscriber IS NOT NULL AND l.subscriber + 0 >= $1 AND l.subscriber + 0 <= $1
+    ORDER BY l.subscriber + 0, l.delivery_id LIMIT $2) c),
 told AS MATERIALIZED (
   SELECT k.action,
          (SELECT count(*) FROM (
@@ -112,8 +112,8 @@ ORDER BY t.created_at DESC LIMIT $2;
 -- By key, from behind $2 on. A parked one's last error is in its dead letter; who stands behind is counted up to $4.
 SELECT b.key, b.id, b.event_id, b.state, b.attempts, coalesce(l.failures, b.failures),
        coalesce(l.errors, b.errors) ->> -1, CASE WHEN b.state = 3 THEN b.due END,
-       (SELECT count(*) FROM (SELECT 1 FROM eventhub.deliveries n WHERE n.lane = b.lane AND n.state = 2
-                              ORDER BY n.lane, n.id LIMIT $4) c), e.created_at
+       (SELECT count(*) FROM (SELECT 1 FROM eventhub.deliveries n WHERE n.lane = b.lane AND n.state = 2 LIMIT $4) c),
+       e.created_at
 FROM (SELECT * FROM eventhub.deliveries d
       WHERE d.subscriber IS NOT NULL AND d.lane IS NOT NULL AND d.state <> 2 AND (d.failures > 0 OR d.state = 4)
         AND d.subscriber = $1 AND d.key COLLATE "C" >= coalesce($2, '') AND ($2::text IS NULL OR d.key <> $2)
@@ -179,7 +179,7 @@ CROSS JOIN LATERAL (SELECT * FROM eventhub.letters l WHERE l.id = f.id OFFSET 0)
 -- came after $10. With $12 without those whose subscriber is gone, for nobody would take what is retried.
 SELECT n.id, n.delivery_id FROM eventhub.dead_letters n
 WHERE n.retried_at IS NULL AND n.delivery_id > $9 AND n.id + 0 <= $10
-  AND ($1::bigint[] IS NULL OR n.delivery_id = ANY ($1)) AND ($3::bigint IS NULL OR n.subscriber = $3)
+  AND ($1::bigint[] IS NULL OR n.delivery_id = ANY ($1)) AND ($3::bigint IS NULL OR n.subscriber + 0 = $3)
   AND ($2::text IS NULL OR n.route = ANY (ARRAY (SELECT q.id FROM eventhub.routes q WHERE q.queue = $2)))
   AND ($4::text IS NULL OR n.type = $4) AND ($5::text IS NULL OR n.reason = $5)
   AND ($6::text IS NULL OR strpos(n.errors ->> -1, $6) > 0)

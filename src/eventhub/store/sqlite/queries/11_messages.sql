@@ -36,10 +36,11 @@ SELECT * FROM eventhub_messages WHERE id IN (SELECT id FROM page) ORDER BY id DE
 -- delivered is in the event's log.
 SELECT * FROM eventhub_messages
 WHERE id IN (
-  SELECT d.id FROM eventhub_deliveries d WHERE d.event_id = :event_id AND d.subscriber IS NOT NULL
-  UNION SELECT l.delivery_id FROM eventhub_dead_letters l
+  SELECT d.id FROM eventhub_deliveries d INDEXED BY eventhub_deliveries_event
+  WHERE d.event_id = :event_id AND d.subscriber IS NOT NULL
+  UNION SELECT l.delivery_id FROM eventhub_dead_letters l INDEXED BY eventhub_dead_letters_event
         WHERE l.event_id = :event_id AND l.subscriber IS NOT NULL AND l.retried_at IS NULL
-  UNION SELECT g.delivery_id FROM eventhub_event_log g
+  UNION SELECT g.delivery_id FROM eventhub_event_log g INDEXED BY eventhub_event_log_event
         WHERE g.event_id = :event_id AND g.action = 'COMPLETED' AND g.delivery_id <> g.event_id)
   AND id < :before AND +status IN (SELECT value FROM carray(:statuses))
   AND (:subscriber IS NULL OR +subscriber = :subscriber)
