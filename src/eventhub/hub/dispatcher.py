@@ -34,7 +34,6 @@ from eventhub.hub.sending import Sender, WebhookAnswer, WebhookRequest
 from eventhub.store import Store
 from eventhub.store.messages import HUB, MessageClaim, WantedMessages, routes_of
 from eventhub.store.values import Held, Report
-from eventhub.store.workers import retire
 
 __all__ = ["Dispatcher", "DispatcherTuning"]
 
@@ -74,7 +73,6 @@ class Dispatcher(Loop):
         super().__init__(store)
         self._roster, self._sender = roster, sender
         self._notices, self._numbers, self._tuning = notices, numbers, tuning
-        self._worker = roster.worker
         self._under_way: dict[asyncio.Task[None], tuple[Line, MessageClaim]] = {}
         self._turn = 0
         self._tend_at = 0.0
@@ -120,12 +118,12 @@ class Dispatcher(Loop):
             return 0
         wanted = [WantedMessages(line.row.id, count) for line, count in given]
         lease = max(line.ready.subscriber.lease for line, _ in given)
-        claims = await self._store.claim_messages(
-            wanted,
-            worker=self._worker,
-            lease=lease,
-            roll=random.random(),  # noqa: S311 - fairness, not secrecy
-        )
+        roll = random.random()  # noqa: S311 - fairness, not secrecy
+        try:
+            claims = await self._store.claim_messages(wanted, worker=self._roster.worker, lease=lease, roll=roll)
+        except BaseException:
+            self._roster.doubt(self._under_way)
+            raise
         self._numbers.claimed += len(claims)
         taken = dict.fromkeys((line.row.id for line, _ in given), 0)
         for claim in claims:
@@ -138,7 +136,7 @@ class Dispatcher(Loop):
         return len(claims)
 
     def _begin(self, line: Line, claim: MessageClaim) -> None:
-        task = asyncio.create_task(self._deliver(line, claim))
+        task = asyncio.create_task(self._deliver(line, claim, self._roster.worker))
         self._under_way[task] = (line, claim)
         self._numbers.in_flight += 1
         task.add_done_callback(self._ended)
@@ -153,7 +151,7 @@ class Dispatcher(Loop):
 
     # --------------------------------------------------------------- deliver
 
-    async def _deliver(self, line: Line, claim: MessageClaim) -> None:
+    async def _deliver(self, line: Line, claim: MessageClaim, worker: str) -> None:
         """One attempt. Whatever happens, its place is free afterwards; what was not reported is left to its lease."""
         delivered = tripped = False
         try:
@@ -161,7 +159,7 @@ class Dispatcher(Loop):
             subscriber = line.ready.subscriber
             verdict = judge(answer, subscriber, attempts=claim.attempts, roll=random.uniform(-1, 1))  # noqa: S311
             self._numbers.attempted(answer.status, answer.failure, answer.total_ms / 1000)
-            detail = story(request, answer, attempt=claim.attempts, worker=self._worker)
+            detail = story(request, answer, attempt=claim.attempts, worker=worker)
             again = routes_of(claim.subscriber)[1]
             accepted = await self._settle(Report(claim.held, verdict.outcome, detail=detail, again=again))
             delivered = verdict.delivered
@@ -247,7 +245,6 @@ class Dispatcher(Loop):
             await self._give_back([(line, claim) for line, claim in left.values()])
         with suppress(StoreError):
             await self._roster.leave()
-        retire(self._worker)
 
     async def _give_back(self, left: list[tuple[Line, MessageClaim]]) -> None:
         """Uncharged; but a message that may be sent once only has been, so it is left to its lease and dies."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
+from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -13,7 +15,7 @@ from eventhub.hub.subscribers import SubscriberBook
 from eventhub.store import Store
 from eventhub.store.messages import HUB
 from eventhub.store.values import Sighting
-from eventhub.store.workers import is_dead, new_worker
+from eventhub.store.workers import is_dead, new_worker, retire
 
 __all__ = ["Roster"]
 
@@ -24,6 +26,8 @@ LOOK_EVERY: Final = 0.05
 READ_EVERY: Final = 30.0
 """Seconds after which they are read anyway: secrets end by the clock."""
 SEEN_EVERY: Final = 5.0
+DOUBT_EVERY: Final = 0.5
+"""Seconds between two looks whether what was lost with an answer can be taken back."""
 GONE_AFTER: Final = timedelta(seconds=15)
 DISPATCHING: Final = "DISPATCHING"
 LEFT: Final = "LEFT"
@@ -34,6 +38,8 @@ class Roster:
 
     def __init__(self, store: Store, book: SubscriberBook, rules: CircuitRules) -> None:
         self.worker = new_worker()
+        """The name under which to claim."""
+        self._former: dict[str, frozenset[asyncio.Task[None]]] = {}
         self.lines: dict[int, Line] = {}
         self._store, self._book, self._rules = store, book, rules
         self._version: int | None = None
@@ -45,8 +51,8 @@ class Roster:
         now = time.monotonic()
         changed = False
         if now >= self._see_at:
-            self._see_at = now + SEEN_EVERY
             changed = await self._meet()
+            self._see_at = now + (DOUBT_EVERY if self._former else SEEN_EVERY)
         if now >= self._look_at or changed:
             self._look_at = now + LOOK_EVERY
             if changed or now >= self._read_at or await self._store.subscribers_version() != self._version:
@@ -56,12 +62,19 @@ class Roster:
     async def _meet(self) -> bool:
         """Be seen by the other dispatchers and see them; whether there are others than before.
 
-        What one held that has died on this machine need not wait for its lease.
+        What one held that has died on this machine need not wait for its lease, nor what was lost with an answer.
         """
+        over = [name for name, tasks in self._former.items() if all(task.done() for task in tasks)]
+        for name in over:
+            retire(name)
         recovered = await self._store.recover(HUB)
         if recovered.total:
             log.warning("recovered", messages=recovered.abandoned, worker_lost=list(recovered.buried))
-        await self._store.see_workers([Sighting(HUB, self.worker, DISPATCHING)])
+        await self._store.see_workers(
+            [Sighting(HUB, self.worker, DISPATCHING), *(Sighting(HUB, name, LEFT) for name in over)]
+        )
+        for name in over:
+            del self._former[name]
         seen = await self._store.workers(HUB, limit=1000)
         live = sorted(
             worker.name
@@ -104,9 +117,24 @@ class Roster:
         line.rested(rest)
         line.probing = await self._store.take_probe(line.row.id, rest)
 
+    def doubt(self, under_way: Iterable[asyncio.Task[None]]) -> None:
+        """The answer to a claim was lost: it may have been made, and nobody knows of what.
+
+        So the next claims have another name. When all that is known to be held under this one has ended, it is no
+        longer alive, and what it still holds is taken back like that of the dead.
+        """
+        self._former[self.worker] = frozenset(under_way)
+        self.worker = new_worker()
+        self._see_at = 0.0
+
     async def leave(self) -> None:
-        """The others need not wait for the silence to tell them."""
-        await self._store.see_workers([Sighting(HUB, self.worker, LEFT)])
+        """The others need not wait for the silence to tell them, and what is still held may be taken at once."""
+        names = [self.worker, *self._former]
+        try:
+            await self._store.see_workers([Sighting(HUB, name, LEFT) for name in names])
+        finally:
+            for name in names:
+                retire(name)
 
 
 def _until(moment: datetime | None, now: datetime) -> float:
