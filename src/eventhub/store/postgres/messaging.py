@@ -94,8 +94,8 @@ class PostgresMessaging(Store):
     # ------------------------------------------------------------------ keys
 
     async def retry_key(self, subscriber: int, key: str, *, by: str, now: datetime | None = None) -> bool:
-        # The lane is not locked: whoever retries the dead locks letters before lanes, and a head that has changed by then
-        # is judged as it is.
+        # The lane is not locked: whoever retries the dead locks letters before lanes, and a head that has changed by
+        # then is judged as it is.
         rows = await self._read(SQL.head_of_key, lane_id(consumer_of(subscriber), key), subscriber)
         return bool(rows) and await self.retry_message(rows[0]["id"], by=by, now=now)
 
