@@ -17,6 +17,8 @@ import pytest
 
 from eventhub.core.subscribers import Subscriber
 from eventhub.hub import Hub
+from eventhub.hub.dispatcher import Dispatcher
+from eventhub.hub.roster import Roster
 from eventhub.store import Store
 from eventhub.store.values import NewEvent, Route
 from tests.crash.children import until
@@ -156,10 +158,21 @@ async def test_a_clock_that_is_set_back_changes_no_order(
 
 
 @pytest.fixture
-async def rivals(store_url: str, stack: AsyncExitStack) -> list[Hub]:
-    """Two more hubs, each with connections of its own, as other processes would have them."""
+async def rivals(hub: Hub, store_url: str, stack: AsyncExitStack) -> list[Hub]:
+    """Two more hubs, each with connections of its own, as other processes would have them; all know each other."""
     hubs = [Hub(store_url, secret=SECRET, allow_private=["127.0.0.0/8"]) for _ in range(2)]
-    return [await stack.enter_async_context(one) for one in hubs]
+    for one in hubs:
+        await stack.enter_async_context(one)
+    for roster in map(_roster, (hub, *hubs)):
+        while len(roster._workers) < 3:
+            roster._see_at = 0.0  # now, not in a few seconds
+            await asyncio.sleep(0.01)
+    return hubs
+
+
+def _roster(hub: Hub) -> Roster:
+    (dispatcher,) = [loop for loop in hub._crew._loops if isinstance(loop, Dispatcher)]
+    return dispatcher._roster
 
 
 async def test_racing_dispatchers_send_one_of_a_key_at_a_time(
