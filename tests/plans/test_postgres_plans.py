@@ -57,6 +57,12 @@ STATEMENTS = {
         "ARRAY[1, 2, 3, 4], 10, ARRAY['v', 'w'], interval '1 minute', NULL, NULL",
         {"deliveries_ready", "deliveries_pkey"},
     ),
+    "claim_messages": (
+        "ARRAY[1, 2], ARRAY[3, 4], ARRAY[9, 9], ARRAY[0, 5], ARRAY[0, 5], 0.5, 'w', interval '1 minute', 4, NULL, "
+        "ARRAY[1, 2]",
+        {"deliveries_ready", "events_pkey"},
+    ),
+    "markers": ("10, true, 0", {"fanout_pkey", "events_pkey"}),
     "claim_ids": (f"{IDS}, 'w', interval '1 minute', NULL", {"deliveries_pkey"}),
     "any_ready": ("ARRAY[1, 2, 3, 4]", {"deliveries_ready"}),
     "ready": ("'work', 0, 10", {"deliveries_ready", "events_pkey"}),
@@ -65,15 +71,15 @@ STATEMENTS = {
     "hold_deliveries": (IDS, {"deliveries_pkey"}),
     "hold_lanes": ("ARRAY[1, 2, 3]", {"lanes_pkey"}),
     "taken_lanes": ("ARRAY[1, 2, 3]", {"deliveries_head"}),
-    "complete": (f"{IDS}, {FENCES}, {TRUE}, NULL, NULL, NULL, NULL", {"deliveries_pkey"}),
+    "complete": (f"{IDS}, {FENCES}, {TRUE}, NULL, NULL, NULL, NULL, NULL", {"deliveries_pkey"}),
     "fail": (
-        f"{IDS}, {FENCES}, {TEXTS}, ARRAY[interval '1 s', '1 s', '1 s'], NULL, NULL, NULL",
+        f"{IDS}, {FENCES}, {TEXTS}, ARRAY[interval '1 s', '1 s', '1 s'], NULL, NULL, NULL, NULL, NULL",
         {"deliveries_pkey"},
     ),
     "release": (f"{IDS}, {FENCES}, ARRAY[interval '1 s', '1 s', '1 s'], NULL", {"deliveries_pkey"}),
     "bury": (
-        f"{IDS}, {FENCES}, {TRUE}, NULL, NULL, {TEXTS}, {TEXTS}, NULL, NULL, NULL, 'FAILED', NULL",
-        {"deliveries_pkey", "events_pkey"},
+        f"{IDS}, {FENCES}, {TRUE}, NULL, NULL, {TEXTS}, {TEXTS}, NULL, NULL, NULL, 'FAILED', NULL, NULL",
+        {"deliveries_pkey", "events_pkey", "subscribers_pkey"},
     ),
     "advance": ("ARRAY[1, 2, 3], NULL", {"deliveries_behind", "deliveries_head"}),
     "drop_lanes": ("ARRAY[1, 2, 3]", {"lanes_pkey", "deliveries_head"}),

@@ -11,6 +11,7 @@ import apsw
 import pytest
 
 from eventhub.store import open_store
+from eventhub.store.sqlite.connection import connect
 from eventhub.store.sqlite.publishing import SQL
 
 pytestmark = pytest.mark.alone
@@ -47,13 +48,15 @@ STATEMENTS: dict[str, tuple[Any, set[str]]] = {
     # statement: (arguments, what it must go by)
     "claim_route": ({"route": 1, "limit": 10}, {"eventhub_deliveries_ready"}),
     "claim_routes": ({"routes": carray(1, 2, 3, 4), "limit": 10}, {"eventhub_deliveries_ready", "PRIMARY KEY"}),
+    "claim_messages": ({"route": 1, "limit": 10}, {"eventhub_deliveries_ready", "PRIMARY KEY"}),
+    "markers": ({"payload": True, "limit": 10}, {"PRIMARY KEY"}),
     "claim_ids": ({"ids": carray(*THREE)}, {"PRIMARY KEY"}),
     "lease": ({"ids": carray(*THREE), "worker": "w", "due": 1, "max_attempts": None}, {"PRIMARY KEY"}),
     "log_picked": ({"ids": carray(*THREE), "now": 1}, {"PRIMARY KEY"}),
     "extend": ((777, 1, 1), {"PRIMARY KEY"}),
     "standing": ({"ids": carray(*THREE)}, {"PRIMARY KEY"}),
     "remove": ({"ids": carray(*THREE)}, {"PRIMARY KEY"}),
-    "fail": ((777, 1, None, "x"), {"PRIMARY KEY"}),
+    "fail": ((777, 1, None, "x", None), {"PRIMARY KEY"}),
     "release": ((777, 1, None), {"PRIMARY KEY"}),
     "add_error": ((777, "x"), {"PRIMARY KEY"}),
     "bury": ((777, "r", "FAILED", 1), {"PRIMARY KEY"}),
@@ -82,7 +85,7 @@ async def _make(path: Path) -> None:
 def connection(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[apsw.Connection]:
     path = tmp_path_factory.mktemp("plans") / "hub.db"
     asyncio.run(_make(path))
-    opened = apsw.Connection(str(path))
+    opened = connect(str(path))
     with opened:
         for step in STATISTICS[request.param]:
             opened.execute(step)
