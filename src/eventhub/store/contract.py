@@ -19,6 +19,7 @@ from eventhub.core.matching import check_name
 from eventhub.errors import EventHubError, StoreClosed
 from eventhub.store.batching import Answer, Batcher
 from eventhub.store.delivering import Delivering
+from eventhub.store.ledger import Ledger
 from eventhub.store.messages import FANOUT
 from eventhub.store.messaging import Messaging
 from eventhub.store.operating import Operating
@@ -50,7 +51,7 @@ TEND_SHARE = 20
 """A look that took t seconds is not repeated before this many times t, so tending stays a small share of the work."""
 
 
-class Store(Reading, Operating, Delivering, Messaging):
+class Store(Reading, Operating, Delivering, Messaging, Ledger):
     """A database of events and deliveries. Opens itself on first use; faces share it.
 
     ``await store`` opens it at once, ``async with store`` opens it and closes it at the end.

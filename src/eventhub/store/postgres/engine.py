@@ -20,6 +20,7 @@ from eventhub.store.postgres import settling
 from eventhub.store.postgres.connection import migrate, open_pool, translated
 from eventhub.store.postgres.delivering import PostgresDelivering
 from eventhub.store.postgres.floors import Floors
+from eventhub.store.postgres.ledger import PostgresLedger
 from eventhub.store.postgres.marker_floor import MarkerFloor
 from eventhub.store.postgres.messaging import PostgresMessaging
 from eventhub.store.postgres.operating import PostgresOperating
@@ -41,7 +42,7 @@ TRIES = 4
 """How often a transaction of ours that lost to a deadlock is tried before the caller hears of it."""
 
 
-class PostgresStore(PostgresReading, PostgresOperating, PostgresDelivering, PostgresMessaging):
+class PostgresStore(PostgresReading, PostgresOperating, PostgresDelivering, PostgresMessaging, PostgresLedger):
     """Events in the schema ``eventhub`` of a PostgreSQL database, for any number of processes and hosts."""
 
     engine = "postgres"

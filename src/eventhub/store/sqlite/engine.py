@@ -16,6 +16,7 @@ from eventhub.store.sqlite import settling
 from eventhub.store.sqlite.claiming import claim_chosen, claim_one_by_one
 from eventhub.store.sqlite.connection import check_library, clock, connect, migrate, translated
 from eventhub.store.sqlite.delivering import SqliteDelivering
+from eventhub.store.sqlite.ledger import SqliteLedger
 from eventhub.store.sqlite.messaging import SqliteMessaging
 from eventhub.store.sqlite.operating import SqliteOperating
 from eventhub.store.sqlite.publishing import SQL, publish_calls, route_number
@@ -31,7 +32,7 @@ WATCH_SECONDS = 0.02
 _MICROSECOND = timedelta(microseconds=1)
 
 
-class SqliteStore(SqliteReading, SqliteOperating, SqliteDelivering, SqliteMessaging):
+class SqliteStore(SqliteReading, SqliteOperating, SqliteDelivering, SqliteMessaging, SqliteLedger):
     """Events in one SQLite file; several processes may share it."""
 
     engine = "sqlite"

@@ -1,0 +1,41 @@
+-- name: horizon
+-- Transactions below this number have all ended.
+SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint;
+
+-- name: origin
+-- Transaction numbers are those of one cluster.
+SELECT system_identifier::text FROM pg_control_system();
+
+-- name: lake_commits
+SELECT dataset, number, first, last, rows, created_at, done_at FROM eventhub.lake_commits
+WHERE dataset = $1 ORDER BY number DESC LIMIT $2;
+
+-- name: intend_commit
+-- Behind the last one, unless one is under way. Of two who intend the same number one is refused, and looks again.
+INSERT INTO eventhub.lake_commits (dataset, number, first, last, created_at)
+SELECT $1, coalesce(b.number, 0) + 1, coalesce(b.last, 0), $2, coalesce($3, now())
+FROM (SELECT 1) one
+LEFT JOIN LATERAL (SELECT number, last, done_at FROM eventhub.lake_commits WHERE dataset = $1
+                   ORDER BY number DESC LIMIT 1) b ON true
+WHERE coalesce(b.last, 0) < $2 AND (b.number IS NULL OR b.done_at IS NOT NULL)
+ON CONFLICT DO NOTHING;
+
+-- name: finish_commit
+UPDATE eventhub.lake_commits SET rows = $3, done_at = coalesce($4, now())
+WHERE dataset = $1 AND number = $2 AND done_at IS NULL RETURNING number;
+
+-- name: take_lock
+-- Who has let it go, or was silent for too long, does not have it any more; the fence tells the old from the new.
+INSERT INTO eventhub.locks AS held (name, owner, fence, until)
+VALUES ($1, $2, 1, coalesce($4, now()) + $3::interval)
+ON CONFLICT (name) DO UPDATE
+SET owner = excluded.owner, fence = held.fence + 1, until = excluded.until
+WHERE held.until IS NULL OR held.until < coalesce($4, now())
+RETURNING fence;
+
+-- name: keep_lock
+UPDATE eventhub.locks SET until = coalesce($4, now()) + $3::interval
+WHERE name = $1 AND fence = $2 AND until IS NOT NULL RETURNING fence;
+
+-- name: drop_lock
+UPDATE eventhub.locks SET until = NULL WHERE name = $1 AND fence = $2 RETURNING fence;
