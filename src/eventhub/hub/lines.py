@@ -51,10 +51,12 @@ class Line:
         self._failures = 0
         self._failing_since = 0.0
         self._tokens = Tokens(None)
+        self.row = row
         self.update(row, ready, most=most, resting=resting)
 
     def update(self, row: SubscriberRow, ready: ReadySubscriber, *, most: int, resting: float) -> None:
         """The subscriber as it is now; ``most`` is this dispatcher's part, ``resting`` how long the circuit rests."""
+        begins_anew = (self.open and row.circuit == "closed") or self.row.status != row.status
         self.row, self.ready = row, ready
         self._most = most
         self._rest_until = time.monotonic() + resting
@@ -65,6 +67,8 @@ class Line:
             self._tokens = Tokens(rate)
         if row.circuit == "closed":
             self.probing = False
+        if begins_anew:  # another dispatcher found it well, or an operator says so: what was before does not count
+            self._failures = 0
 
     @property
     def open(self) -> bool:
