@@ -120,8 +120,8 @@ WAITING = 100
 MOST_ROWS = 5 * 15 + 3 * 15 + WAITING * 2 + 5
 """The first fifteen of each of five routes, three look-ups for each event of the page, and those who wait."""
 MOST_BLOCKS = 2 * 5 * 15 * 3
-"""A way down the index for each of the first fifteen of five routes, where two indexes are walked in turn: once with the
-work that is ready, and once with what is held back."""
+"""A way down the index for each of the first fifteen of five routes, where two indexes are walked in turn: once with
+what is ready, and once with what is held back."""
 
 
 @pytest.fixture(scope="module", params=STATISTICS)

@@ -12,6 +12,7 @@ import apsw
 import pytest
 
 from eventhub.store import open_store
+from eventhub.store.sqlite.connection import connect
 from tests.plans.test_sqlite_plans import _steps, carray
 
 pytestmark = pytest.mark.alone
@@ -114,7 +115,7 @@ def connection(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPath
         for step in STATISTICS[request.param]:
             opened.execute(step)
     opened.close()
-    opened = apsw.Connection(str(path))  # statistics are read when a connection is opened
+    opened = connect(str(path))  # statistics are read when a connection is opened
     yield opened
     opened.close()
 

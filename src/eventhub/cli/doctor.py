@@ -105,13 +105,14 @@ def _settled_facts(store: Store, facts: dict[str, Any], settings: Settings) -> I
 
 
 async def _work(store: Store, skew: timedelta) -> AsyncIterator[Check]:
+    from eventhub.store.messages import DeadFilter
     from eventhub.store.values import EventFilter
 
     working = await store.events(EventFilter(status=Status.PROCESSING, limit=LOOKED_AT))
     now = datetime.now(UTC) + skew  # leases end by the database's clock
     stale = [event for event in working if event.lease_expires_at and event.lease_expires_at < now]
     yield check_stale(len(stale), len(working))
-    yield check_dead((await store.dead(limit=1)).total)
+    yield check_dead((await store.dead_letters(DeadFilter(limit=1))).total)
     for check in check_backlog(await store.stats()):
         yield check
 

@@ -96,11 +96,11 @@ class Reading(ABC):
 
     @abstractmethod
     async def dead(self, *, queue: str | None = None, offset: int = 0, limit: int = 100) -> DeadPage:
-        """A page of the dead letter queue, newest event first, and how many there are in all."""
+        """A page of the work that was given up, newest event first, and how much there is in all."""
 
     @abstractmethod
     async def dead_event(self, event_id: int) -> DeadEvent | None:
-        """The latest dead letter of an event, also one that was retried since."""
+        """The latest dead letter of the work on an event, also one that was retried since."""
 
     @abstractmethod
     async def handler_results(self, event_ids: Sequence[int]) -> dict[int, dict[str, tuple[str, str | None]]]:

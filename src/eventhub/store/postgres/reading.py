@@ -10,7 +10,6 @@ from typing import Any
 import asyncpg
 
 from eventhub.core.events import DeadEvent, LogEntry, QueuedEvent, Status
-from eventhub.core.lifecycle import State
 from eventhub.store.contract import Store
 from eventhub.store.opening import shown
 from eventhub.store.postgres.publishing import SQL
@@ -126,10 +125,9 @@ class PostgresReading(Store):
             case None | Status.COMPLETED:
                 rows = await self._read(_COUNTS[len(given)], wanted.status is not None, *given)
             case Status.PENDING:
-                open_states = [State.READY, State.BEHIND, State.WAITING]
-                rows = await self._read(SQL.count_states, open_states, routes, wanted.type)
+                rows = await self._read(SQL.count_pending, routes, wanted.type)
             case Status.PROCESSING:
-                rows = await self._read(SQL.count_states, [State.LEASED], routes, wanted.type)
+                rows = await self._read(SQL.count_leased, routes, wanted.type)
             case _:
                 rows = await self._read(SQL.count_letters, str(wanted.status), routes, wanted.type)
         return int(rows[0][0])

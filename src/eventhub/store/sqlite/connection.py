@@ -55,6 +55,9 @@ def connect(path: str, *, synchronous: str = "FULL", read_only: bool = False) ->
             _create_private(path)
         connection = apsw.Connection(path)
         connection.set_busy_timeout(int(BUSY_SECONDS * 1000))
+        # Plans do not depend on the values that are bound: otherwise a statement is compiled anew for other values, and
+        # that takes longer than most of ours run.
+        connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
         if path != ":memory:":
             mode = _enter_wal(connection)
             if mode != "wal":

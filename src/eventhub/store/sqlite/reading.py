@@ -10,7 +10,6 @@ from typing import Any
 import apsw
 
 from eventhub.core.events import DeadEvent, LogEntry, QueuedEvent, Status
-from eventhub.core.lifecycle import State
 from eventhub.store.contract import Store
 from eventhub.store.routes import KnownRoutes
 from eventhub.store.rows import (
@@ -221,9 +220,9 @@ def _count(connection: apsw.Connection, wanted: EventFilter) -> int:
         case None | Status.COMPLETED:
             query = _COUNTS[named["given"]]
         case Status.PENDING:
-            query, named["states"] = SQL.count_states, ids([State.READY, State.BEHIND, State.WAITING])
+            query = SQL.count_pending
         case Status.PROCESSING:
-            query, named["states"] = SQL.count_states, ids([State.LEASED])
+            query = SQL.count_leased
         case _:
             query = SQL.count_letters
     return int(connection.execute(query, named).get)

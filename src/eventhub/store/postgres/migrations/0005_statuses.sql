@@ -8,7 +8,7 @@ ALTER TABLE eventhub.dead_letters ADD COLUMN key text;
 CREATE INDEX deliveries_held ON eventhub.deliveries (route, event_id) WHERE state IN (2, 3) AND subscriber IS NULL;
 
 -- The status of an event, as core/lifecycle.py has it, for lists that walk from event to event; ask for one id at a time.
--- Each question is a look-up with LIMIT 1, never EXISTS: the planner would answer that by hashing whole tables. Where
+-- Each question is a look-up of its own, never EXISTS: the planner would answer that by hashing whole tables. Where
 -- there never was a subscriber, nothing of a dead event can have completed, and the log is not asked.
 CREATE VIEW eventhub.event_statuses AS
 SELECT e.id, CASE
@@ -19,10 +19,10 @@ SELECT e.id, CASE
     OR (SELECT true FROM eventhub.deliveries m WHERE m.event_id = e.id AND m.subscriber IS NOT NULL AND m.state + 0 <> 4
         LIMIT 1)
     OR (SELECT true FROM eventhub.fanout f WHERE f.event_id = e.id) THEN 'PENDING'
-  WHEN (SELECT true FROM eventhub.dead_letters l WHERE l.event_id = e.id AND l.retried_at IS NULL LIMIT 1) IS NULL
+  WHEN (SELECT count(*) FROM eventhub.dead_letters l WHERE l.event_id = e.id AND l.retried_at IS NULL) = 0
     THEN 'COMPLETED'
-  WHEN (SELECT true FROM eventhub.dead_letters l WHERE l.event_id = e.id AND l.retried_at IS NULL
-          AND l.status = 'COMPLETED_WITH_ERRORS' LIMIT 1)
+  WHEN (SELECT bool_or(l.status = 'COMPLETED_WITH_ERRORS') FROM eventhub.dead_letters l
+        WHERE l.event_id = e.id AND l.retried_at IS NULL)
     OR (SELECT value <> '0' FROM eventhub.meta WHERE key = 'subscribers')
        AND (SELECT true FROM eventhub.event_log g WHERE g.event_id = e.id AND g.action = 'COMPLETED' LIMIT 1)
     THEN 'COMPLETED_WITH_ERRORS'
@@ -32,11 +32,11 @@ FROM eventhub.events e;
 -- Every event with something open, once: leased when any of its deliveries is, else as its work stands, else waiting
 -- when all its messages are. For counting; the type costs nothing where nobody asks for it.
 CREATE VIEW eventhub.open_events AS
-SELECT d.event_id AS id, d.route, e.type, CASE WHEN h.event_id IS NULL THEN d.state ELSE 1 END AS state
+SELECT d.event_id AS id, d.route, (SELECT e.type FROM eventhub.events e WHERE e.id = d.event_id) AS type,
+       CASE WHEN h.event_id IS NULL THEN d.state ELSE 1 END AS state
 FROM eventhub.deliveries d
 LEFT JOIN (SELECT DISTINCT event_id FROM eventhub.deliveries WHERE state = 1 AND subscriber IS NOT NULL) h
        ON h.event_id = d.event_id
-LEFT JOIN eventhub.events e ON e.id = d.event_id
 WHERE d.subscriber IS NULL AND d.state <> 4
 UNION ALL
 SELECT b.event_id, e.route, e.type, CASE WHEN b.leased THEN 1 WHEN b.waiting THEN 3 ELSE 0 END
@@ -49,13 +49,12 @@ WHERE NOT EXISTS (SELECT 1 FROM eventhub.deliveries w WHERE w.id = b.event_id AN
 
 -- Every event of which nothing is open and something was given up, once. For counting, too.
 CREATE VIEW eventhub.dead_events AS
-SELECT l.event_id AS id, e.route, e.type,
+SELECT l.event_id AS id, (SELECT e.route FROM eventhub.events e WHERE e.id = l.event_id) AS route, l.type,
        CASE WHEN l.partly OR (SELECT value <> '0' FROM eventhub.meta WHERE key = 'subscribers')
                  AND (SELECT true FROM eventhub.event_log g WHERE g.event_id = l.event_id AND g.action = 'COMPLETED'
                       LIMIT 1) THEN 'COMPLETED_WITH_ERRORS' ELSE 'FAILED' END AS status
-FROM (SELECT event_id, bool_or(status = 'COMPLETED_WITH_ERRORS') AS partly FROM eventhub.dead_letters
-      WHERE retried_at IS NULL GROUP BY event_id) l
-LEFT JOIN eventhub.events e ON e.id = l.event_id
+FROM (SELECT event_id, min(type) AS type, bool_or(status = 'COMPLETED_WITH_ERRORS') AS partly
+      FROM eventhub.dead_letters WHERE retried_at IS NULL GROUP BY event_id) l
 WHERE NOT EXISTS (SELECT 1 FROM eventhub.deliveries w WHERE w.id = l.event_id AND w.state <> 4)
   AND NOT EXISTS (SELECT 1 FROM eventhub.deliveries m
                   WHERE m.event_id = l.event_id AND m.subscriber IS NOT NULL AND m.state <> 4)
@@ -90,7 +89,7 @@ SELECT e.id, e.type, e.payload, e.metadata, e.tags, e.title, e.description, e.or
                            WHERE n.event_id = e.id AND n.delivery_id = e.id AND n.action IN ('FAILED', 'ABANDONED')
                              AND n.id > g.retried) END, 0) AS failures,
        d.fence, coalesce(CASE WHEN d.state = 1 THEN d.due END, m.lease_ends) AS lease_ends,
-       coalesce(CASE WHEN d.state = 3 THEN d.due END, least(m.next_retry, f.due)) AS next_retry,
+       coalesce(CASE WHEN d.state = 3 THEN d.due END, m.next_retry, f.due) AS next_retry,
        CASE WHEN d.id IS NOT NULL OR l.id IS NOT NULL THEN coalesce(d.errors, l.errors)
             WHEN m.states IS NOT NULL OR x.statuses IS NOT NULL THEN (
               SELECT jsonb_agg(t.error ORDER BY t.id, t.place)
@@ -98,7 +97,7 @@ SELECT e.id, e.type, e.payload, e.metadata, e.tags, e.title, e.description, e.or
                     FROM (SELECT p.id, p.errors FROM eventhub.deliveries p
                           WHERE p.event_id = e.id AND p.subscriber IS NOT NULL AND p.state <> 4
                           UNION ALL SELECT p.delivery_id, p.errors FROM eventhub.dead_letters p
-                          WHERE p.event_id = e.id AND p.subscriber IS NOT NULL AND p.retried_at IS NULL) o
+                          WHERE p.event_id = e.id AND p.retried_at IS NULL) o
                     CROSS JOIN LATERAL jsonb_array_elements(o.errors) WITH ORDINALITY AS v(error, place)
                     ORDER BY o.id DESC, v.place DESC LIMIT 100) t) END AS errors,
        coalesce(g.updated_at, e.created_at) AS updated_at
@@ -113,11 +112,11 @@ CROSS JOIN LATERAL (
   FROM eventhub.deliveries n WHERE n.event_id = e.id AND n.subscriber IS NOT NULL AND n.state <> 4) m
 CROSS JOIN LATERAL (
   SELECT string_agg(DISTINCT n.status, ',') AS statuses, max(n.attempts) AS attempts, max(n.failures) AS failures
-  FROM eventhub.dead_letters n WHERE n.event_id = e.id AND n.retried_at IS NULL AND n.subscriber IS NOT NULL) x
+  FROM eventhub.dead_letters n WHERE n.event_id = e.id AND n.retried_at IS NULL AND n.delivery_id + 0 <> e.id) x
 CROSS JOIN LATERAL (
   SELECT max(n.created_at) AS updated_at, coalesce(bool_or(n.action = 'COMPLETED'), false) AS completed,
          max(n.attempt) FILTER (WHERE n.action = 'COMPLETED' AND n.delivery_id = e.id) AS attempts,
-         max(n.attempt) FILTER (WHERE n.action = 'COMPLETED') AS message_attempts,
+         max(n.attempt) FILTER (WHERE n.action IN ('COMPLETED', 'CANCELLED')) AS message_attempts,
          count(*) FILTER (WHERE n.action IN ('FAILED', 'ABANDONED') AND n.delivery_id = e.id) AS failures,
          max(n.id) FILTER (WHERE n.action = 'RETRIED' AND n.delivery_id = e.id) AS retried
   FROM eventhub.event_log n WHERE n.event_id = e.id) g;

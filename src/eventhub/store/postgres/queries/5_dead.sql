@@ -1,14 +1,15 @@
 -- name: dead_page
+-- The work that was given up; dead messages are told with the other letters of subscribers.
 SELECT l.event_id, l.type, l.payload, l.metadata, l.tags, l.title, l.description, l.ordering_key, l.idempotency_key,
        l.created_at, l.status, l.attempts, l.failures, l.errors, l.dead_at, l.reason, r.queue, l.worker, l.retried_at,
        l.retried_by
 FROM eventhub.dead_letters l JOIN eventhub.routes r ON r.id = l.route
-WHERE l.retried_at IS NULL AND ($1::text IS NULL OR r.queue = $1)
+WHERE l.retried_at IS NULL AND l.subscriber IS NULL AND ($1::text IS NULL OR r.queue = $1)
 ORDER BY l.event_id DESC, l.id DESC LIMIT $2 OFFSET $3;
 
 -- name: dead_total
 SELECT count(*) FROM eventhub.dead_letters l
-WHERE l.retried_at IS NULL
+WHERE l.retried_at IS NULL AND l.subscriber IS NULL
   AND ($1::text IS NULL OR l.route IN (SELECT id FROM eventhub.routes WHERE queue = $1));
 
 -- name: dead_event
@@ -16,7 +17,7 @@ SELECT l.event_id, l.type, l.payload, l.metadata, l.tags, l.title, l.description
        l.created_at, l.status, l.attempts, l.failures, l.errors, l.dead_at, l.reason, r.queue, l.worker, l.retried_at,
        l.retried_by
 FROM eventhub.dead_letters l JOIN eventhub.routes r ON r.id = l.route
-WHERE l.event_id = $1 ORDER BY l.id DESC LIMIT 1;
+WHERE l.event_id = $1 AND l.subscriber IS NULL ORDER BY l.id DESC LIMIT 1;
 
 -- name: dead_standing
 -- The open dead letters of these deliveries, locked, with what a fresh start needs: the lane may be gone by now.
@@ -59,6 +60,13 @@ logged AS (
   INSERT INTO eventhub.event_log (event_id, delivery_id, action, worker, attempt, fence, created_at)
   SELECT event_id, delivery_id, 'RETRIED', $2, 0, fence, coalesce($3, now()) FROM letter ORDER BY delivery_id)
 SELECT delivery_id, route, event_id FROM letter;
+
+-- name: step_back
+-- A head that nobody has taken yet lets an older one of its key pass, which came back from the dead.
+UPDATE eventhub.deliveries h SET state = 2
+WHERE h.lane = ANY ($1::bigint[]) AND h.lane IS NOT NULL AND h.state <> 2 AND h.state + 0 IN (0, 3)
+  AND EXISTS (SELECT 1 FROM eventhub.deliveries n WHERE n.lane = h.lane AND n.state = 2 AND n.id < h.id)
+RETURNING h.lane;
 
 -- name: purge
 -- Old dead letters go. Parked ones hold a key and stay, and so does what somebody retries at this moment.

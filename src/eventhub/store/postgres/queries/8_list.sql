@@ -162,7 +162,7 @@ ORDER BY s.id DESC;
 -- name: events_dead
 -- Given up: from event to event that has a dead letter, until enough of them have the status. A letter has its event's
 -- type, that of work its route, too. An event of which something completed ends with errors, whatever its letters say,
--- but not where there never was a subscriber.
+-- but not where there never was a subscriber. The planner takes a CASE that is not null for common, and does not sort.
 WITH RECURSIVE walk (id, fits, found) AS (
   SELECT $1::bigint, false, 0
   UNION ALL
@@ -174,9 +174,10 @@ WITH RECURSIVE walk (id, fits, found) AS (
            AND ($4::integer[] IS NULL OR (SELECT e.route FROM eventhub.events e WHERE e.id = l.event_id) = ANY ($4)) AS fits
     FROM (SELECT l.event_id FROM eventhub.dead_letters l
           WHERE l.retried_at IS NULL AND l.event_id < w.id
-            AND ($5::text IS NULL OR l.type = $5)
-            AND ($4::integer[] IS NULL OR l.subscriber IS NOT NULL OR l.route = ANY ($4))
-            AND (l.status = $6 OR $6 <> 'FAILED' AND (SELECT value <> '0' FROM eventhub.meta WHERE key = 'subscribers'))
+            AND CASE WHEN ($5::text IS NULL OR l.type = $5)
+                      AND ($4::integer[] IS NULL OR l.subscriber IS NOT NULL OR l.route = ANY ($4))
+                      AND (l.status = $6 OR $6 <> 'FAILED' AND (SELECT value <> '0' FROM eventhub.meta
+                                                                WHERE key = 'subscribers')) THEN true END IS NOT NULL
           ORDER BY l.event_id DESC, l.id DESC LIMIT 1) l OFFSET 0) n
   WHERE w.found < $2::bigint + $3::bigint)
 SELECT s.* FROM (SELECT w.id FROM walk w WHERE w.fits ORDER BY w.id DESC LIMIT $2 OFFSET $3) f
@@ -200,11 +201,15 @@ SELECT (SELECT coalesce(sum(c.events), 0)::bigint FROM unnest($2::integer[]) AS 
        - CASE WHEN $1::boolean THEN (SELECT count(*) FROM eventhub.unfinished u
                                      WHERE u.route = ANY ($2) AND u.type = $3) ELSE 0 END;
 
--- name: count_states
--- Pending, or being worked on.
+-- name: count_pending
 SELECT count(*) FROM eventhub.open_events o
-WHERE o.state = ANY ($1::smallint[]) AND ($2::integer[] IS NULL OR o.route = ANY ($2))
-  AND ($3::text IS NULL OR o.type = $3);
+WHERE o.state <> 1 AND ($1::integer[] IS NULL OR o.route = ANY ($1)) AND ($2::text IS NULL OR o.type = $2);
+
+-- name: count_leased
+WITH leased AS MATERIALIZED (SELECT event_id FROM eventhub.deliveries WHERE state = 1 ORDER BY due)
+SELECT count(*) FROM (SELECT DISTINCT event_id FROM leased) h
+WHERE ($1::integer[] IS NULL OR (SELECT e.route FROM eventhub.events e WHERE e.id = h.event_id) = ANY ($1))
+  AND ($2::text IS NULL OR (SELECT e.type FROM eventhub.events e WHERE e.id = h.event_id) = $2);
 
 -- name: count_letters
 SELECT count(*) FROM eventhub.dead_events d

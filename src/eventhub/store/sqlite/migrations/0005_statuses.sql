@@ -33,9 +33,8 @@ FROM eventhub_events e;
 -- when all its messages are. For counting; the type costs nothing where nobody asks for it.
 CREATE VIEW eventhub_open_events AS
 SELECT d.event_id AS id, d.route, (SELECT e.type FROM eventhub_events e WHERE e.id = d.event_id) AS type,
-       CASE WHEN EXISTS (SELECT 1 FROM eventhub_deliveries m INDEXED BY eventhub_deliveries_event
-                         WHERE m.event_id = d.event_id AND m.subscriber IS NOT NULL AND m.state = 1) THEN 1
-            ELSE d.state END AS state
+       CASE WHEN d.event_id IN (SELECT m.event_id FROM eventhub_deliveries m INDEXED BY eventhub_deliveries_leased
+                                WHERE m.state = 1 AND m.subscriber IS NOT NULL) THEN 1 ELSE d.state END AS state
 FROM eventhub_deliveries d NOT INDEXED WHERE d.subscriber IS NULL AND d.state <> 4
 UNION ALL
 SELECT b.event_id, e.route, e.type, CASE WHEN b.leased THEN 1 WHEN b.waiting THEN 3 ELSE 0 END
@@ -72,22 +71,22 @@ DROP VIEW eventhub_event_states;
 CREATE VIEW eventhub_event_states AS
 SELECT e.id, e.type, e.payload, e.metadata, e.tags, e.title, e.description, e.ordering_key, e.idempotency_key,
        e.created_at, r.queue,
-       concat_ws(',', d.state, (SELECT group_concat(DISTINCT m.state) FROM eventhub_deliveries m
+       concat_ws(',', d.state, (SELECT group_concat(DISTINCT m.state) FROM eventhub_deliveries m INDEXED BY eventhub_deliveries_event
                                 WHERE m.event_id = e.id AND m.subscriber IS NOT NULL AND m.state <> 4),
                  iif(f.event_id IS NULL, NULL, 0)) AS states,
-       concat_ws(',', l.status, (SELECT group_concat(DISTINCT x.status) FROM eventhub_dead_letters x
+       concat_ws(',', l.status, (SELECT group_concat(DISTINCT x.status) FROM eventhub_dead_letters x INDEXED BY eventhub_dead_letters_page
                                  WHERE x.event_id = e.id AND x.retried_at IS NULL AND x.subscriber IS NOT NULL)) AS dead,
        EXISTS (SELECT 1 FROM eventhub_event_log g WHERE g.event_id = e.id AND g.action = 'COMPLETED') AS completed,
        coalesce(d.attempts, l.attempts,
                 (SELECT max(g.attempt) FROM eventhub_event_log g
                  WHERE g.event_id = e.id AND g.delivery_id = e.id AND g.action = 'COMPLETED'),
                 (SELECT max(c.attempts)
-                 FROM (SELECT m.attempts FROM eventhub_deliveries m
+                 FROM (SELECT m.attempts FROM eventhub_deliveries m INDEXED BY eventhub_deliveries_event
                        WHERE m.event_id = e.id AND m.subscriber IS NOT NULL AND m.state <> 4
-                       UNION ALL SELECT x.attempts FROM eventhub_dead_letters x
+                       UNION ALL SELECT x.attempts FROM eventhub_dead_letters x INDEXED BY eventhub_dead_letters_page
                        WHERE x.event_id = e.id AND x.retried_at IS NULL
                        UNION ALL SELECT g.attempt FROM eventhub_event_log g
-                       WHERE g.event_id = e.id AND g.action = 'COMPLETED') c), 0) AS attempts,
+                       WHERE g.event_id = e.id AND g.action IN ('COMPLETED', 'CANCELLED')) c), 0) AS attempts,
        coalesce(d.failures, l.failures,
                 CASE WHEN EXISTS (SELECT 1 FROM eventhub_event_log g
                                   WHERE g.event_id = e.id AND g.delivery_id = e.id AND g.action = 'COMPLETED')
@@ -97,9 +96,9 @@ SELECT e.id, e.type, e.payload, e.metadata, e.tags, e.title, e.description, e.or
                                                   WHERE n.event_id = e.id AND n.delivery_id = e.id
                                                     AND n.action = 'RETRIED'), 0))
                      ELSE (SELECT max(c.failures)
-                           FROM (SELECT m.failures FROM eventhub_deliveries m
+                           FROM (SELECT m.failures FROM eventhub_deliveries m INDEXED BY eventhub_deliveries_event
                                  WHERE m.event_id = e.id AND m.subscriber IS NOT NULL AND m.state <> 4
-                                 UNION ALL SELECT x.failures FROM eventhub_dead_letters x
+                                 UNION ALL SELECT x.failures FROM eventhub_dead_letters x INDEXED BY eventhub_dead_letters_page
                                  WHERE x.event_id = e.id AND x.retried_at IS NULL
                                  UNION ALL
                                  SELECT count(*) FILTER (WHERE a.id > a.since)
@@ -118,9 +117,9 @@ SELECT e.id, e.type, e.payload, e.metadata, e.tags, e.title, e.description, e.or
        CASE WHEN d.id IS NOT NULL OR l.id IS NOT NULL THEN coalesce(d.errors, l.errors)
             ELSE (SELECT json_group_array(t.error ORDER BY t.id, t.place)
                   FROM (SELECT o.id, v.value AS error, v.key AS place
-                        FROM (SELECT m.id, m.errors FROM eventhub_deliveries m
+                        FROM (SELECT m.id, m.errors FROM eventhub_deliveries m INDEXED BY eventhub_deliveries_event
                               WHERE m.event_id = e.id AND m.subscriber IS NOT NULL AND m.state <> 4
-                              UNION ALL SELECT x.delivery_id, x.errors FROM eventhub_dead_letters x
+                              UNION ALL SELECT x.delivery_id, x.errors FROM eventhub_dead_letters x INDEXED BY eventhub_dead_letters_page
                               WHERE x.event_id = e.id AND x.retried_at IS NULL) o
                         CROSS JOIN json_each(o.errors) v ORDER BY o.id DESC, v.key DESC LIMIT 100) t) END AS errors,
        coalesce((SELECT max(g.created_at) FROM eventhub_event_log g WHERE g.event_id = e.id), e.created_at) AS updated_at

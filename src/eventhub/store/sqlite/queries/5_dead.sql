@@ -1,14 +1,15 @@
 -- name: dead_page
+-- The work that was given up; dead messages are told with the other letters of subscribers.
 SELECT l.event_id, l.type, l.payload, l.metadata, l.tags, l.title, l.description, l.ordering_key, l.idempotency_key,
        l.created_at, l.status, l.attempts, l.failures, l.errors, l.dead_at, l.reason, r.queue, l.worker, l.retried_at,
        l.retried_by
 FROM eventhub_dead_letters l JOIN eventhub_routes r ON r.id = l.route
-WHERE l.retried_at IS NULL AND (:queue IS NULL OR r.queue = :queue)
+WHERE l.retried_at IS NULL AND l.subscriber IS NULL AND (:queue IS NULL OR r.queue = :queue)
 ORDER BY l.event_id DESC, l.id DESC LIMIT :limit OFFSET :offset;
 
 -- name: dead_total
 SELECT count(*) FROM eventhub_dead_letters l
-WHERE l.retried_at IS NULL
+WHERE l.retried_at IS NULL AND l.subscriber IS NULL
   AND (:queue IS NULL OR l.route IN (SELECT id FROM eventhub_routes WHERE queue = :queue));
 
 -- name: dead_event
@@ -16,7 +17,7 @@ SELECT l.event_id, l.type, l.payload, l.metadata, l.tags, l.title, l.description
        l.created_at, l.status, l.attempts, l.failures, l.errors, l.dead_at, l.reason, r.queue, l.worker, l.retried_at,
        l.retried_by
 FROM eventhub_dead_letters l JOIN eventhub_routes r ON r.id = l.route
-WHERE l.event_id = :event_id ORDER BY l.id DESC LIMIT 1;
+WHERE l.event_id = :event_id AND l.subscriber IS NULL ORDER BY l.id DESC LIMIT 1;
 
 -- name: dead_standing
 -- The open dead letters of these deliveries, with what a fresh start needs: the lane may be gone by now. Nobody would
@@ -42,6 +43,13 @@ FROM eventhub_dead_letters WHERE id = ?1;
 -- name: revive_parked
 UPDATE eventhub_deliveries SET state = 0, attempts = 0, failures = 0, errors = NULL, due = NULL WHERE id = ?1 AND state = 4
 RETURNING id;
+
+-- name: step_back
+-- A head that nobody has taken yet lets an older one of its key pass, which came back from the dead.
+UPDATE eventhub_deliveries SET state = 2
+WHERE lane IN (SELECT value FROM carray(:lanes)) AND lane IS NOT NULL AND state <> 2 AND state IN (0, 3)
+  AND EXISTS (SELECT 1 FROM eventhub_deliveries n
+              WHERE n.lane = eventhub_deliveries.lane AND n.state = 2 AND n.id < eventhub_deliveries.id);
 
 -- name: purgeable
 -- Parked ones hold a key and are not purged before somebody decides about it.

@@ -204,11 +204,16 @@ SELECT (SELECT count(*) FROM eventhub_events INDEXED BY eventhub_events_type
        - CASE WHEN :completed THEN (SELECT count(*) FROM eventhub_unfinished
                                     WHERE type = :type AND route IN (SELECT value FROM carray(:routes))) ELSE 0 END;
 
--- name: count_states
--- Pending, or being worked on.
+-- name: count_pending
 SELECT count(*) FROM eventhub_open_events o
-WHERE o.state IN (SELECT value FROM carray(:states)) AND (NOT :routed OR o.route IN (SELECT value FROM carray(:routes)))
+WHERE o.state <> 1 AND (NOT :routed OR o.route IN (SELECT value FROM carray(:routes)))
   AND (:type IS NULL OR :type = o.type);
+
+-- name: count_leased
+SELECT count(DISTINCT h.event_id) FROM eventhub_deliveries h INDEXED BY eventhub_deliveries_leased
+WHERE h.state = 1
+  AND (NOT :routed OR (SELECT e.route FROM eventhub_events e WHERE e.id = h.event_id) IN (SELECT value FROM carray(:routes)))
+  AND (:type IS NULL OR :type = (SELECT e.type FROM eventhub_events e WHERE e.id = h.event_id));
 
 -- name: count_letters
 SELECT count(*) FROM eventhub_dead_events d
