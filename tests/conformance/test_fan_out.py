@@ -1,6 +1,7 @@
 """From a broadcast to messages: each subscriber gets each event once, in order, and nothing is lost on the way."""
 
 import asyncio
+from collections import Counter
 from datetime import timedelta
 
 import pytest
@@ -133,6 +134,17 @@ async def test_retries_get_their_share_while_first_attempts_wait_and_all_places_
     assert len(rest) == 20
     await store.settle([Report(c.held, Retry("no"), again=again) for c in mixed])
     assert len(await claim(store, a, most=100)) == 8
+
+
+async def test_a_limit_gives_everybody_a_first_before_anybody_a_second(store: Store) -> None:
+    several = [await subscriber(store, f"s{number}") for number in range(4)]
+    await broadcast(store, "1", "2", "3")
+    await store.fan_out(await plan(store, *several))
+    taken = await claim(store, *several, most=3, limit=6)
+    counts = Counter(one.subscriber for one in taken)
+    assert counts == dict(zip(several, (2, 2, 1, 1), strict=True)), "in the order in which they were given"
+    rest = await claim(store, *reversed(several), most=3, limit=100)
+    assert Counter(one.subscriber for one in rest) == dict(zip(several, (1, 1, 2, 2), strict=True))
 
 
 async def test_the_dead_letter_has_the_subscriber_as_it_was(store: Store) -> None:

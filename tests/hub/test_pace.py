@@ -18,30 +18,48 @@ lines = st.builds(Line, st.integers(0, 50), st.integers(0, 20), hungry=st.boolea
 
 @given(st.lists(lines, max_size=40), st.integers(1, 600), st.integers(0, 1000))
 def test_never_more_places_than_there_are_nor_than_anyone_has_room_for(several: list[Line], places: int, turn: int):
-    given_out = shared_out(several, places, turn)
+    given_out, free = shared_out(several, places, turn)
     assert all(0 < count <= line.room for line, count in given_out)
-    free = places - sum(line.in_flight for line in several)
-    assert sum(count for _, count in given_out) <= max(free, 0)
+    assert free == max(places - sum(line.in_flight for line in several), 0)
+    assert sum(count for line, count in given_out if line.hungry) <= free
     assert len({id(line) for line, _ in given_out}) == len(given_out)
+    assert [line.hungry for line, _ in given_out] == sorted((line.hungry for line, _ in given_out), reverse=True)
+
+
+@given(st.lists(lines, max_size=40), st.integers(1, 600), st.integers(0, 1000))
+def test_whoever_is_quiet_is_asked_while_there_is_a_place(several: list[Line], places: int, turn: int):
+    given_out, free = shared_out(several, places, turn)
+    asked = {id(line) for line, _ in given_out}
+    if free:
+        assert all(id(line) in asked for line in several if line.room and not (line.hungry or line.in_flight))
 
 
 def test_a_line_that_hangs_never_takes_the_places_of_others():
     hanging = Line(room=468, in_flight=32, hungry=True)
     others = [Line(room=32, hungry=True) for _ in range(49)]
-    given_out = {id(line): count for line, count in shared_out([hanging, *others], 500, 0)}
+    given_out = {id(line): count for line, count in shared_out([hanging, *others], 500, 0)[0]}
     assert id(hanging) not in given_out
     assert all(given_out[id(line)] >= 9 for line in others)
 
 
 def test_a_single_busy_line_gets_most_beside_many_quiet_ones():
     busy = Line(room=100, hungry=True)
-    given_out = dict(shared_out([busy, *[Line(room=32) for _ in range(1000)]], 400, 7))
+    given_out = dict(shared_out([busy, *[Line(room=32) for _ in range(1000)]], 400, 7)[0])
     assert given_out[busy] == 100
+
+
+def test_the_last_places_are_not_given_to_a_line_that_has_all_the_others():
+    greedy = Line(room=1000, hungry=True)
+    for _ in range(10):
+        given_out, _ = shared_out([greedy, Line(room=32)], 400, 0)
+        taken = dict(given_out).get(greedy, 0)
+        greedy.room, greedy.in_flight = greedy.room - taken, greedy.in_flight + taken
+    assert greedy.in_flight == 350
 
 
 def test_all_get_their_turn_when_there_are_more_lines_than_places():
     several = [Line(room=5, hungry=True) for _ in range(30)]
-    served = {id(line) for turn in range(30) for line, _ in shared_out(several, 7, turn)}
+    served = {id(line) for turn in range(30) for line, _ in shared_out(several, 7, turn)[0]}
     assert len(served) == 30
 
 

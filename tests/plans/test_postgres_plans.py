@@ -58,8 +58,7 @@ STATEMENTS = {
         {"deliveries_ready", "deliveries_pkey"},
     ),
     "claim_messages": (
-        "ARRAY[1, 2], ARRAY[3, 4], ARRAY[9, 9], ARRAY[0, 5], ARRAY[0, 5], 0.5, 'w', interval '1 minute', 4, NULL, "
-        "ARRAY[1, 2]",
+        "ARRAY[1,2], ARRAY[3,4], ARRAY[9,9],ARRAY[0,5], ARRAY[0,5], 0.5, 'w',interval '1 min', 4, NULL, ARRAY[1,2], 10",
         {"deliveries_ready", "events_pkey"},
     ),
     "markers": ("10, true, 0", {"fanout_pkey", "events_pkey"}),

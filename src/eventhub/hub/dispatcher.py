@@ -107,24 +107,26 @@ class Dispatcher(Loop):
             self._numbers.abandoned += tended.abandoned + len(tended.buried)
 
     async def _claim(self) -> int:
-        self._turn += 1
         lines = self._roster.lines
         for line in lines.values():
             if line.may_probe:
                 await self._roster.probe(line)
-        given = shared_out(list(lines.values()), self._tuning.concurrency, self._turn)
+        given, free = shared_out(list(lines.values()), self._tuning.concurrency, self._turn)
         self._full = not given
         if not given:
             return 0
         wanted = [WantedMessages(line.row.id, count) for line, count in given]
         lease = max(line.ready.subscriber.lease for line, _ in given)
         roll = random.random()  # noqa: S311 - fairness, not secrecy
+        worker = self._roster.worker
         try:
-            claims = await self._store.claim_messages(wanted, worker=self._roster.worker, lease=lease, roll=roll)
+            claims = await self._store.claim_messages(wanted, worker=worker, lease=lease, limit=free, roll=roll)
         except BaseException:
             self._roster.doubt(self._under_way)
             raise
         self._numbers.claimed += len(claims)
+        self._turn += 1 + len(claims)
+        self._full = len(claims) >= free  # then some may have been left out
         taken = dict.fromkeys((line.row.id for line, _ in given), 0)
         for claim in claims:
             taken[claim.subscriber] += 1

@@ -9,6 +9,10 @@ from typing import Final, Protocol, TypeVar
 
 __all__ = ["Hungry", "Tokens", "share_of", "shared_out"]
 
+RESERVE: Final = 8
+"""One place in so many is never given to the same line: one that hangs must leave some to others."""
+QUIET_SHARE: Final = 4
+"""One free place in so many is for those who had nothing waiting at the last look."""
 BURST_SECONDS: Final = 1.0
 """Requests of so many seconds may go out at once after a pause."""
 
@@ -73,26 +77,36 @@ class Hungry(Protocol):
 H = TypeVar("H", bound=Hungry)
 
 
-def shared_out(lines: Sequence[H], places: int, turn: int) -> list[tuple[H, int]]:
-    """Places for each: none gets so many that another would go without, and what nobody asks for is not kept free.
+def shared_out(lines: Sequence[H], places: int, turn: int) -> tuple[list[tuple[H, int]], int]:
+    """How many each may ask for, and how many there may be in all: none gets so many that others would go without.
 
-    Those who had more waiting get most; the quiet ones, who most often want nothing, share what is left, in turn.
+    Those who had more waiting come first and get most. The quiet ones, who most often want nothing, are all asked and
+    share what is left: what nobody takes is not kept free. Who is first among his like goes by ``turn``.
     """
-    active = [line for line in lines if line.in_flight or line.hungry]
-    fair = max(1, places // max(1, len(active)))
-    free = places - sum(line.in_flight for line in active)
-    wanting = [(line, min(line.room, fair - line.in_flight if line in active else fair)) for line in lines]
-    hungry = [(line, room) for line, room in wanting if room > 0 and line.hungry]
-    quiet = [(line, room) for line, room in wanting if room > 0 and not line.hungry]
-    for_quiet = free // 4 if hungry and quiet else free
+    active = sum(1 for line in lines if line.in_flight or line.hungry)
+    fair = max(1, min(places // max(1, active), places - places // RESERVE if len(lines) > 1 else places))
+    free = places - sum(line.in_flight for line in lines)
+    hungry: list[tuple[H, int]] = []
+    quiet: list[tuple[H, int]] = []
+    for line in lines:
+        room = min(line.room, fair - line.in_flight)
+        if room > 0:
+            (hungry if line.hungry else quiet).append((line, room))
+    for_quiet = free // QUIET_SHARE if hungry and quiet else free
     given: list[tuple[H, int]] = []
-    for group, budget in ((hungry, free - for_quiet if quiet else free), (quiet, for_quiet)):
-        left = budget
-        start = turn % len(group) if group else 0
-        each = max(1, budget // len(group)) if group else 0
-        for line, room in group[start:] + group[:start]:
-            count = min(room, each, left)
-            if count > 0:
-                given.append((line, count))
-                left -= count
-    return given
+    left = free - for_quiet if quiet else free
+    each = max(1, left // len(hungry)) if hungry else 0
+    for line, room in _from(hungry, turn):
+        count = min(room, each, left)
+        if count > 0:
+            given.append((line, count))
+            left -= count
+    if quiet and free > 0:
+        each = max(1, for_quiet // len(quiet))
+        given += [(line, min(room, each)) for line, room in _from(quiet, turn)]
+    return given, max(free, 0)
+
+
+def _from(group: list[tuple[H, int]], turn: int) -> list[tuple[H, int]]:
+    start = turn % len(group) if group else 0
+    return group[start:] + group[:start]

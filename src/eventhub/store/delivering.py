@@ -126,12 +126,14 @@ class Delivering(ABC):
         *,
         worker: str,
         lease: timedelta,
+        limit: int | None = None,
         roll: float = 0.0,
         now: datetime | None = None,
     ) -> list[MessageClaim]:
         """Lease what is ready for these subscribers, for each the oldest, as many as there is room for.
 
-        While both wait, retries get a share; ``roll`` in [0, 1) decides about the odd place.
+        With a ``limit`` in all, everybody gets a first before anybody gets a second, in the order in which they are
+        given. While both wait, retries get a share; ``roll`` in [0, 1) decides about the odd place.
         """
 
 

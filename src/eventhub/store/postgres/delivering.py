@@ -248,6 +248,7 @@ class PostgresDelivering(Store):
         *,
         worker: str,
         lease: timedelta,
+        limit: int | None = None,
         roll: float = 0.0,
         now: datetime | None = None,
     ) -> list[MessageClaim]:
@@ -271,6 +272,7 @@ class PostgresDelivering(Store):
             float(FIRST_SHARE),
             now,
             [one.subscriber for one in wanted],
+            limit,
         )
         self._raise_floors(rows, routes, floors, time.monotonic() - started)
         return [to_message_claim(row, same) for row in rows]

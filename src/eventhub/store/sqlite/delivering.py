@@ -6,6 +6,7 @@ import json
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
+from operator import itemgetter
 from typing import Any, TypeVar
 
 import apsw
@@ -231,6 +232,7 @@ class SqliteDelivering(Store):
         *,
         worker: str,
         lease: timedelta,
+        limit: int | None = None,
         roll: float = 0.0,
         now: datetime | None = None,
     ) -> list[MessageClaim]:
@@ -241,7 +243,9 @@ class SqliteDelivering(Store):
 
         def work(connection: apsw.Connection, at: int) -> list[MessageClaim]:
             active = {number for (number,) in connection.execute(SQL.active_subscribers)}
-            rows = [row for one in wanted if one.subscriber in active for row in self._oldest(connection, one, roll)]
+            found = [self._oldest(connection, one, roll) for one in wanted if one.subscriber in active]
+            placed = sorted((pair for rows in found for pair in enumerate(rows)), key=itemgetter(0))  # firsts first
+            rows = [row for _, row in placed[:limit]]
             if not rows:
                 return []
             numbers = [row[0] for row in rows]

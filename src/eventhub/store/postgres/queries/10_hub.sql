@@ -121,23 +121,24 @@ SELECT (SELECT count(*) FROM (SELECT 1 FROM eventhub.fanout LIMIT $1) m),
 -- Nothing is taken for a subscriber that was paused since the dispatcher looked.
 WITH wanted AS MATERIALIZED (
   SELECT w.* FROM unnest($1::integer[], $2::integer[], $3::integer[], $4::bigint[], $5::bigint[], $11::bigint[])
-    AS w(fresh, again, most, fresh_floor, again_floor, subscriber)
+    WITH ORDINALITY AS w(fresh, again, most, fresh_floor, again_floor, subscriber, n)
   JOIN eventhub.subscribers s ON s.id = w.subscriber AND s.status = 'active'),
 found AS MATERIALIZED (
-  SELECT w.fresh AS owner, w.most, d.tid, row_number() OVER (PARTITION BY w.fresh ORDER BY d.event_id)::float8 AS turn
+  SELECT w.n AS owner, w.most, d.tid, row_number() OVER (PARTITION BY w.fresh ORDER BY d.event_id)::float8 AS turn
   FROM wanted w
   CROSS JOIN LATERAL (SELECT ctid AS tid, event_id FROM eventhub.deliveries
                       WHERE state = 0 AND route = w.fresh AND event_id >= w.fresh_floor
                       ORDER BY event_id LIMIT w.most FOR UPDATE SKIP LOCKED) d
   UNION ALL
-  SELECT w.fresh, w.most, d.tid, (row_number() OVER (PARTITION BY w.fresh ORDER BY d.event_id) - $6::float8) * $9::float8
+  SELECT w.n, w.most, d.tid, (row_number() OVER (PARTITION BY w.fresh ORDER BY d.event_id) - $6::float8) * $9::float8
   FROM wanted w
   CROSS JOIN LATERAL (SELECT ctid AS tid, event_id FROM eventhub.deliveries
                       WHERE state = 0 AND route = w.again AND event_id >= w.again_floor
                       ORDER BY event_id LIMIT w.most FOR UPDATE SKIP LOCKED) d),
 pick AS MATERIALIZED (
-  SELECT p.tid FROM (SELECT tid, most, row_number() OVER (PARTITION BY owner ORDER BY turn) AS place FROM found) p
-  WHERE p.place <= p.most),
+  SELECT p.tid
+  FROM (SELECT tid, owner, most, row_number() OVER (PARTITION BY owner ORDER BY turn) AS place FROM found) p
+  WHERE p.place <= p.most ORDER BY p.place, p.owner LIMIT $12),
 taken AS (
   UPDATE eventhub.deliveries SET state = 1, fence = fence + 1, attempts = attempts + 1, worker = $7,
          due = coalesce($10, now()) + $8::interval
