@@ -144,7 +144,20 @@ class Model:
         row.state, row.due, row.worker = State.READY if free else State.BEHIND, None, None
         row.letter, row.attempts, row.failures, row.errors = None, 0, 0, []
         row.log.append(("RETRIED", now))
+        self._step_back(row, now)
         return True
+
+    def _step_back(self, revived: Row, now: datetime) -> None:
+        """A head that nobody has taken lets an older one pass."""
+        head = self.head(revived.key)
+        if head is None or head.state not in (State.READY, State.WAITING):
+            return
+        behind = [row for row in self.rows.values() if row.key == revived.key and row.state is State.BEHIND]
+        first = min(behind, key=lambda row: row.id, default=None)
+        if first is not None and first.id < head.id:
+            head.state = State.BEHIND
+            later = first.due is not None and first.due > now
+            first.state, first.due = (State.WAITING, first.due) if later else (State.READY, None)
 
     def unpark(self, key: str, now: datetime) -> bool:
         head = self.head(key)

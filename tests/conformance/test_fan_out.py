@@ -3,12 +3,13 @@
 import asyncio
 from collections import Counter
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
 from eventhub.core.events import Status
 from eventhub.core.lifecycle import Bury, Complete, Retry
-from eventhub.errors import SubscriberExists
+from eventhub.errors import InvalidEventError, SubscriberExists
 from eventhub.store import Store
 from eventhub.store.messages import FannedOut, MessageClaim, routes_of
 from eventhub.store.values import Report
@@ -217,3 +218,98 @@ async def test_one_of_many_opens_a_circuit_and_one_may_probe_it(store: Store, op
     assert (row.circuit, row.circuit_opens, row.circuit_until) == ("open", 2, later + rest)
     assert await store.close_circuit(a)
     assert not await store.close_circuit(a)
+
+
+@pytest.mark.parametrize("on_dead", ["skip", "park"])
+async def test_the_dead_of_a_key_come_back_in_the_order_of_their_events(store: Store, on_dead: str) -> None:
+    parks = on_dead == "park"
+    a = await subscriber(store)
+    events = [e.id for e in await broadcast(store, "1", "2", "3", ordering_key="k")]
+    await store.fan_out(await plan(store, a, keyed=True, parks=parks))
+    buried = []
+    for _ in range(2):
+        (claimed,) = await claim(store, a)
+        await store.settle([Report(claimed.held, Bury("no"))])
+        buried.append(claimed.held.id)
+        if parks and len(buried) == 1:
+            assert await store.unpark_key(a, "k", by="me")
+    assert await store.retry_dead(buried, by="me") == set(buried)
+    seen = []
+    while claims := await claim(store, a):
+        (claimed,) = claims
+        seen.append(claimed.event_id)
+        await store.settle([Report(claimed.held, Complete())])
+    assert seen == events
+
+
+async def test_one_that_comes_back_goes_before_a_head_that_waits_but_not_before_one_that_is_under_way(
+    store: Store,
+) -> None:
+    a = await subscriber(store)
+    events = [e.id for e in await broadcast(store, "1", "2", "3", ordering_key="k")]
+    await store.fan_out(await plan(store, a, keyed=True))
+    (first,) = await claim(store, a)
+    await store.settle([Report(first.held, Bury("no"))])
+    (second,) = await claim(store, a)
+    await store.settle([Report(second.held, Retry("no", timedelta(hours=1)), again=routes_of(a)[1])])
+    assert await store.retry_dead([first.held.id], by="me")
+    (again,) = await claim(store, a)
+    assert again.event_id == events[0]
+    await store.settle([Report(again.held, Bury("no"))])
+    later = await store.now() + timedelta(hours=2)
+    await store.tend(now=later)
+    (second,) = await claim(store, a, now=later)
+    assert second.event_id == events[1]
+    assert await store.retry_dead([first.held.id], by="me")
+    assert await claim(store, a, now=later) == []
+    await store.settle([Report(second.held, Complete())], now=later)
+    assert [c.event_id for c in await claim(store, a, now=later)] == [events[0]]
+
+
+async def test_of_racing_renames_one_wins_and_the_other_is_told(store: Store, open_another: OpenAnother) -> None:
+    a, b = await subscriber(store), await subscriber(store)
+    other = await open_another()
+    answers = await asyncio.gather(
+        store.change_subscriber(a, expected_version=1, name="same", document="{}", sealed=None),
+        other.change_subscriber(b, expected_version=1, name="same", document="{}", sealed=None),
+        return_exceptions=True,
+    )
+    assert sorted(type(answer).__name__ for answer in answers) == ["SubscriberExists", "SubscriberRow"]
+
+
+async def test_a_new_limit_holds_for_what_waits_already(store: Store) -> None:
+    a = await subscriber(store)
+    await broadcast(store, "1")
+    await store.fan_out(await plan(store, a))
+    await store.change_subscriber(a, expected_version=1, name="n", document="{}", sealed=None, max_attempts=1)
+    (claimed,) = await claim(store, a)
+    assert claimed.max_attempts == 1
+    tended = await store.tend(now=await store.now() + timedelta(hours=1))
+    assert tended.buried == (claimed.held.id,)
+
+
+async def test_a_removal_that_was_cut_off_is_finished_by_others(store: Store) -> None:
+    a = await subscriber(store)
+    (event,) = await broadcast(store, "1")
+    await store.fan_out(await plan(store, a))
+    assert await store.ownerless() == []
+    assert await store._changing(*_removal(store, a))  # type: ignore[attr-defined]
+    assert await store.ownerless() == [a]
+    assert await store.cancel_messages(a, by="janitor") == 1
+    assert await store.ownerless() == []
+    assert (await store.event(event.id)).status is Status.COMPLETED  # type: ignore[union-attr]
+
+
+def _removal(store: Store, number: int) -> tuple[Any, ...]:
+    if store.engine == "sqlite":
+        from eventhub.store.sqlite.publishing import SQL as LITE
+
+        return (lambda _: (LITE.remove_subscriber, {"id": number}),)
+    from eventhub.store.postgres.publishing import SQL
+
+    return SQL.remove_subscriber, number
+
+
+async def test_the_hubs_own_queue_is_nobody_elses(store: Store) -> None:
+    with pytest.raises(InvalidEventError, match="the hub keeps its messages"):
+        await store.claim("hub", worker="w", lease=timedelta(minutes=1))

@@ -4,8 +4,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
+import pytest
 
 from eventhub.core.subscribers import Subscriber
+from eventhub.errors import SettingsError
 from eventhub.hub.directory import Directory
 from eventhub.store.messages import Marker, SubscriberRow
 
@@ -59,9 +61,10 @@ def test_payloads_are_read_only_when_somebody_needs_them():
     assert Directory(1, [row(1, ordering_key="payload.a")]).plan().needs_payload
 
 
-def test_one_that_cannot_be_understood_does_not_hold_up_the_others():
-    damaged = msgspec.structs.replace(row(1), document='{"name":"x","url":"gopher://old"}')
-    assert [p.subscriber for p in Directory(1, [damaged, row(2)]).place(marker("a"))] == [2]
+def test_one_that_cannot_be_understood_stops_the_handing_out_here_for_it_must_lose_nothing():
+    newer = msgspec.structs.replace(row(1), document='{"name":"x","url":"gopher://new"}')
+    with pytest.raises(SettingsError, match="this release does not know"):
+        Directory(1, [newer, row(2)])
 
 
 def test_guarantees_and_limits_go_along():

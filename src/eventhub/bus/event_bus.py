@@ -27,7 +27,7 @@ from eventhub.bus.subscriptions import Handler, Subscriptions
 from eventhub.bus.waiting import Waiting, unwanted
 from eventhub.clock import Clock
 from eventhub.core.lifecycle import Bury, Complete, Outcome, Retry
-from eventhub.core.matching import check_name
+from eventhub.core.matching import check_queue
 from eventhub.core.retry import RetryPolicy
 from eventhub.errors import InvalidEventError
 from eventhub.handling.logs import get_logger
@@ -78,7 +78,7 @@ class EventBus:
         self._composer = Composer(name, route_by_tags=False)
         self._parts = Parts(
             store=target if isinstance(target, Store) else open_store(target),
-            queue=check_name("The bus name", name),
+            queue=check_queue("The bus name", name),
             worker=new_worker(),
             tuning=tuning,
             now=self._now,

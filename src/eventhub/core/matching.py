@@ -10,10 +10,12 @@ import msgspec
 
 from eventhub.errors import InvalidEventError, InvalidPatternError
 
-__all__ = ["Pattern", "check_name", "check_type", "parse_tags"]
+__all__ = ["RESERVED", "Pattern", "check_name", "check_queue", "check_type", "parse_tags"]
 
 MAX_LENGTH: Final = 128
 MAX_WILDCARDS: Final = 8
+RESERVED: Final = "hub"
+"""The queue that messages to subscribers wait in: nobody else takes from it."""
 _NAME: Final = re.compile(r"[A-Za-z0-9._:-]{1,128}\Z")
 
 
@@ -25,6 +27,14 @@ def check_name(kind: str, value: object) -> str:
     raise InvalidEventError(
         f"{kind} {shown} is not usable: give 1 to {MAX_LENGTH} letters, digits, dots, colons, underscores or hyphens."
     )
+
+
+def check_queue(kind: str, value: object) -> str:
+    """The value itself if it is a good name for a queue that is not the hub's own."""
+    name = check_name(kind, value)
+    if name == RESERVED:
+        raise InvalidEventError(f"{kind} {name!r} is where the hub keeps its messages; choose another name.")
+    return name
 
 
 def check_type(value: object) -> str:

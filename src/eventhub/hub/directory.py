@@ -10,13 +10,10 @@ import msgspec
 from eventhub.core.filters import Filter
 from eventhub.core.ordering import key_path, ordering_key_of
 from eventhub.core.subscribers import Subscriber
-from eventhub.errors import InvalidSubscriberError
-from eventhub.handling.logs import get_logger
+from eventhub.errors import InvalidSubscriberError, SettingsError
 from eventhub.store.messages import Marker, Placement, Plan, SubscriberRow, routes_of
 
 __all__ = ["Directory"]
-
-log = get_logger("eventhub.hub")
 
 MOST_TYPES: Final = 10_000
 """Event types whose subscribers are remembered."""
@@ -50,18 +47,24 @@ class Directory:
         for row in rows:
             try:
                 self._wishes[row.id] = Wish(row.id, Subscriber.parse(row.document))
-            except InvalidSubscriberError as error:  # written by something newer; the others must not wait for it
-                log.critical("subscriber_not_understood", subscriber=row.name, id=row.id, error=str(error))
+            except InvalidSubscriberError as error:  # to go on without it would lose what it wants
+                raise SettingsError(
+                    f"The subscriber {row.name!r} ({row.id}) is configured in a way that this release does not know, "
+                    f"so no events are handed out here: {error} Upgrade this process, or change the subscriber."
+                ) from None
         self._by_type: dict[str, list[Wish]] = {}
+        self._plan: Plan | None = None
 
     def plan(self) -> Plan:
         """How the store hands events out to them."""
-        return Plan(
-            self.version,
-            frozenset(route for number in self._wishes for route in routes_of(number)),
-            any(wish.needs_payload for wish in self._wishes.values()),
-            self.place,
-        )
+        if self._plan is None:
+            self._plan = Plan(
+                self.version,
+                frozenset(route for number in self._wishes for route in routes_of(number)),
+                any(wish.needs_payload for wish in self._wishes.values()),
+                self.place,
+            )
+        return self._plan
 
     def place(self, marker: Marker) -> list[Placement]:
         """The messages of one event. Who is named gets it whatever it subscribed to."""

@@ -82,6 +82,10 @@ class Dispatcher(Loop):
 
     # ------------------------------------------------------------------ loop
 
+    def start(self) -> None:
+        self._roster.join()
+        super().start()
+
     async def work(self) -> float | None:
         self._mark = self._store.wakeups.mark(HUB)  # before the look, so that no wake-up is lost
         if not self._hub:
@@ -118,7 +122,7 @@ class Dispatcher(Loop):
         wanted = [WantedMessages(line.row.id, count) for line, count in given]
         lease = max(line.ready.subscriber.lease for line, _ in given)
         roll = random.random()  # noqa: S311 - fairness, not secrecy
-        worker = self._roster.worker
+        worker, until = self._roster.worker, time.monotonic() + lease.total_seconds()  # from before the claim
         try:
             claims = await self._store.claim_messages(wanted, worker=worker, lease=lease, limit=free, roll=roll)
         except BaseException:
@@ -134,11 +138,11 @@ class Dispatcher(Loop):
             line.hungry = taken[line.row.id] >= count
             line.taken(taken[line.row.id])
         for claim in claims:
-            self._begin(lines[claim.subscriber], claim)
+            self._begin(lines[claim.subscriber], claim, worker, until)
         return len(claims)
 
-    def _begin(self, line: Line, claim: MessageClaim) -> None:
-        task = asyncio.create_task(self._deliver(line, claim, self._roster.worker))
+    def _begin(self, line: Line, claim: MessageClaim, worker: str, until: float) -> None:
+        task = asyncio.create_task(self._deliver(line, claim, worker, until))
         self._under_way[task] = (line, claim)
         self._numbers.in_flight += 1
         task.add_done_callback(self._ended)
@@ -153,8 +157,16 @@ class Dispatcher(Loop):
 
     # --------------------------------------------------------------- deliver
 
-    async def _deliver(self, line: Line, claim: MessageClaim, worker: str) -> None:
-        """One attempt. Whatever happens, its place is free afterwards; what was not reported is left to its lease."""
+    async def _deliver(self, line: Line, claim: MessageClaim, worker: str, until: float) -> None:
+        """One attempt. Whatever happens, its place is free afterwards; what was not reported is left to its lease.
+
+        A process that was held up does not send what may be another's by now: the lease ends at ``until``.
+        """
+        if time.monotonic() + line.longest_request >= until:
+            log.warning("claim_too_old", message_id=claim.held.id, event_id=claim.event_id)
+            line.given_back()
+            await self._settle(Report(claim.held, Release()), until)
+            return
         delivered = tripped = False
         try:
             request, answer = await self._send(line, claim)
@@ -163,7 +175,7 @@ class Dispatcher(Loop):
             self._numbers.attempted(answer.status, answer.failure, answer.total_ms / 1000)
             detail = story(request, answer, attempt=claim.attempts, worker=worker)
             again = routes_of(claim.subscriber)[1]
-            accepted = await self._settle(Report(claim.held, verdict.outcome, detail=detail, again=again))
+            accepted = await self._settle(Report(claim.held, verdict.outcome, detail=detail, again=again), until)
             delivered = verdict.delivered
         finally:
             tripped = line.ended(delivered=delivered)
@@ -179,8 +191,8 @@ class Dispatcher(Loop):
             return WebhookRequest(url, {}, b""), WebhookAnswer(failure=UNCOMPOSED, error=problem)
         return request, await self._sender.send(request)
 
-    async def _settle(self, report: Report) -> bool:
-        """Write the outcome; while the database is away the claim is kept and the report tried again."""
+    async def _settle(self, report: Report, until: float) -> bool:
+        """Write the outcome; while the database is away it is tried again, and when the lease has ended once more."""
         backoff = Backoff()
         while True:
             try:
@@ -188,6 +200,9 @@ class Dispatcher(Loop):
             except StoreClosed:
                 return False
             except StoreError as error:
+                if time.monotonic() >= until:
+                    log.error("outcome_not_stored", message_id=report.held.id, error=str(error))  # noqa: TRY400
+                    return False
                 pause = backoff.pause()
                 log.warning(
                     "settle_failed", message_id=report.held.id, retry_in_ms=round(pause * 1000), error=str(error)

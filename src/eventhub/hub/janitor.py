@@ -55,14 +55,14 @@ class Janitor(Loop):
         self._clean_at = 0.0
 
     async def work(self) -> float:
-        if monotonic() >= self._clean_at:
-            await self._clean()
-            self._clean_at = monotonic() + CLEAN_EVERY
         tended = await self._store.tend()
         self._numbers.abandoned += tended.abandoned + len(tended.buried)
         if tended.buried:
             log.warning("workers_lost_for_good", deliveries=list(tended.buried))
         announced = await self._notices.announce_dead()
+        if monotonic() >= self._clean_at:  # last: whatever goes wrong with it, the rest is done
+            self._clean_at = monotonic() + CLEAN_EVERY
+            await self._clean()
         if tended.total or announced:
             return SHORTEST_REST
         due = await self._store.next_due()
@@ -75,5 +75,7 @@ class Janitor(Loop):
             gone["attempts"] = await self._store.prune_attempts(older_than=keeping.attempts)
         if keeping.dead is not None:
             gone["dead_letters"] = await self._store.purge_dead(older_than=keeping.dead)
+        for subscriber in await self._store.ownerless():
+            gone["messages"] = gone.get("messages", 0) + await self._store.cancel_messages(subscriber, by=self.name)
         if any(gone.values()):
             log.info("old_things_gone", **gone)

@@ -75,6 +75,11 @@ class Line:
         return self.row.circuit == "open"
 
     @property
+    def longest_request(self) -> float:
+        """Seconds that a request may take."""
+        return self.ready.subscriber.connect_timeout_seconds + self.ready.subscriber.timeout_seconds
+
+    @property
     def room(self) -> int:
         """Messages that may be taken now."""
         if self.row.status != "active" or (self.open and not self.probing):
@@ -103,6 +108,11 @@ class Line:
     def taken(self, count: int) -> None:
         self.in_flight += count
         self._tokens.take(count)
+
+    def given_back(self) -> None:
+        """A message was not sent after all."""
+        self.in_flight -= 1
+        self.probing = False
 
     def ended(self, *, delivered: bool) -> bool:
         """An attempt is over; True when there were now so many failures that the circuit should open."""

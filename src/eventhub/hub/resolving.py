@@ -28,6 +28,10 @@ MOST_LOOKUPS: Final = 64
 """At the same time; each has a thread."""
 
 
+HANGS_AFTER: Final = 3.0
+"""Seconds after which a lookup is taken for one that hangs: it keeps its thread, but no turn of the others."""
+
+
 class _Known(msgspec.Struct):
     addresses: list[AddressInfo]
     until: float
@@ -65,7 +69,9 @@ class Resolver:
 
     async def _look_up(self, key: tuple[str, int]) -> list[AddressInfo]:
         async with self._turns:
-            found: list[AddressInfo] = await self._threads.run(self._ask, key)
+            looking = asyncio.ensure_future(self._threads.run(self._ask, key))
+            await asyncio.wait([looking], timeout=HANGS_AFTER)
+        found: list[AddressInfo] = await looking
         host, _ = key
         if not found:
             raise OSError(f"{host} has no address")

@@ -45,6 +45,7 @@ class Roster:
         self._version: int | None = None
         self._workers: list[str] = [self.worker]
         self._look_at = self._read_at = self._see_at = 0.0
+        self._has_left = False
 
     async def refresh(self) -> None:
         """Follow what has changed; most often that is one small question, or none."""
@@ -127,8 +128,16 @@ class Roster:
         self.worker = new_worker()
         self._see_at = 0.0
 
+    def join(self) -> None:
+        """Begin, perhaps anew: a name that has left is not used again, for it counts as dead."""
+        if self._has_left:
+            self.worker = new_worker()
+            self._has_left = False
+        self._see_at = 0.0
+
     async def leave(self) -> None:
         """The others need not wait for the silence to tell them, and what is still held may be taken at once."""
+        self._has_left = True
         names = [self.worker, *self._former]
         try:
             await self._store.see_workers([Sighting(HUB, name, LEFT) for name in names])

@@ -240,13 +240,16 @@ class SubscriberBook:
                 raise SubscriberChanged(
                     f"Subscriber {subscriber_id} has version {row.version}, not {expected_version}; read it again."
                 )
-            shown, credentials = change(Subscriber.parse(row.document), self._open(row))
+            before = Subscriber.parse(row.document)
+            shown, credentials = change(before, self._open(row))
+            limit = shown.max_attempts if shown.max_attempts != before.max_attempts else None
             done = await self._store.change_subscriber(
                 subscriber_id,
                 expected_version=row.version,
                 name=shown.name,
                 document=_text(shown),
                 sealed=self._seal(subscriber_id, credentials),
+                max_attempts=limit,
             )
             if done is not None:
                 return self._view(done, await self._store.now())

@@ -10,7 +10,7 @@ from typing import Any, Final, Literal, Self, Unpack
 from eventhub.clock import Clock
 from eventhub.core.events import Event, QueuedEvent, Status
 from eventhub.core.lifecycle import Release
-from eventhub.core.matching import check_name
+from eventhub.core.matching import check_queue
 from eventhub.errors import SettingsError
 from eventhub.queue.claims import ClaimMemory
 from eventhub.queue.reporting import Reporter
@@ -52,7 +52,7 @@ class EventQueue:
         clock: Clock | None = None,
         worker: str | None = None,
     ) -> None:
-        self.name = check_name("The queue", queue)
+        self.name = check_queue("The queue", queue)
         self.abandoned_after = as_duration("abandoned_after", abandoned_after)
         self.retry_after = (
             self.abandoned_after if retry_after is None else as_duration("retry_after", retry_after, zero=True)

@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 from typing import Any, ClassVar, Self
 
 from eventhub.core.lifecycle import Release, Retry
-from eventhub.core.matching import check_name
+from eventhub.core.matching import check_queue
 from eventhub.errors import EventHubError, StoreClosed
 from eventhub.store.batching import Answer, Batcher
 from eventhub.store.delivering import Delivering
@@ -182,7 +182,7 @@ class Store(Reading, Operating, Delivering, Messaging, Ledger):
         Abandoned and due ones are made ready first: always when a ``now`` is given, else a few times a second.
         """
         await self.open()
-        check_name("The queue", queue)
+        check_queue("The queue", queue)
         wanted = Wanted(
             queue=queue,
             worker=worker,

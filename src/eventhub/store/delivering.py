@@ -27,6 +27,8 @@ MOST_MESSAGES: Final = 5000
 """One round of the fan-out makes about so many messages, however many subscribers there are."""
 MOST_BYTES: Final = 8 * 1024 * 1024
 """Payloads that one round of the fan-out reads, about."""
+PORTION: Final = 2000
+"""Messages that are cancelled in one transaction."""
 FIRST_SHARE: Final = 4
 """While messages wait for their first attempt, a subscriber's retries get one place in so many."""
 
@@ -69,9 +71,14 @@ class Delivering(ABC):
         name: str,
         document: str,
         sealed: bytes | None,
+        max_attempts: int | None = None,
         now: datetime | None = None,
     ) -> SubscriberRow | None:
-        """Replace a configuration if it has that version still; None when it has not, or is gone."""
+        """Replace a configuration if it has that version still; None when it has not, or is gone.
+
+        With ``max_attempts`` that limit holds for its open messages, too. Raises SubscriberExists when another has the
+        name.
+        """
 
     @abstractmethod
     async def set_status(
@@ -91,7 +98,18 @@ class Delivering(ABC):
 
     @abstractmethod
     async def remove_subscriber(self, subscriber_id: int, *, by: str, now: datetime | None = None) -> int | None:
-        """Forget a subscriber and cancel what is open for it; how much that was, or None when it is unknown."""
+        """Forget a subscriber and cancel what is open for it; how much that was, or None when it is unknown.
+
+        From the first moment on nothing is made for it; what is open goes in portions.
+        """
+
+    @abstractmethod
+    async def cancel_messages(self, subscriber_id: int, *, by: str, now: datetime | None = None) -> int:
+        """Cancel everything that is open for a subscriber, whoever holds it; how much that was."""
+
+    @abstractmethod
+    async def ownerless(self) -> list[int]:
+        """Subscribers that are gone and have messages all the same, because their removal was cut off."""
 
     # -------------------------------------------------------------- circuits
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
+from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
 
 from eventhub.core.events import DeadEvent, Status
+from eventhub.core.matching import RESERVED
 from eventhub.store.values import Held, Route
 
 __all__ = [
@@ -35,7 +37,7 @@ __all__ = [
     "routes_of",
 ]
 
-HUB: Final = "hub"
+HUB: Final = RESERVED
 """The queue that messages to subscribers wait in."""
 FANOUT: Final = "fanout"
 """The name by which the fan-out is woken."""
@@ -46,6 +48,7 @@ def consumer_of(subscriber: int) -> str:
     return f"subscriber:{subscriber}"
 
 
+@lru_cache(maxsize=10_000)
 def routes_of(subscriber: int) -> tuple[Route, Route]:
     """Where a subscriber's messages wait: for their first attempt, and after a failure."""
     tags = (str(subscriber),)

@@ -11,7 +11,7 @@ from typing import Any, Final, Self
 from eventhub.clock import Clock
 from eventhub.core.events import Action
 from eventhub.core.lifecycle import Release, State
-from eventhub.core.matching import check_name, parse_tags
+from eventhub.core.matching import check_queue, parse_tags
 from eventhub.errors import EventHubError, InvalidEventError, NotProcessing, SettingsError
 from eventhub.handling.texts import clean
 from eventhub.queue.event_queue import as_duration
@@ -61,7 +61,7 @@ class WorkQueue:
     ) -> None:
         if not isinstance(max_retries, int) or max_retries < 1:
             raise SettingsError(f"max_retries is {max_retries!r}; give 1 or more.")
-        self.name = check_name("The queue", queue)
+        self.name = check_queue("The queue", queue)
         self.max_retries = max_retries
         self.retry_after = as_duration("retry_after", retry_after, zero=True)
         self.lease = as_duration("lease", lease)

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any, NamedTuple, TypeVar
 
 from eventhub.store.contract import Store
-from eventhub.store.delivering import FIRST_SHARE, Layout, chosen, lanes_in, name_taken
+from eventhub.store.delivering import FIRST_SHARE, PORTION, Layout, chosen, lanes_in, name_taken
 from eventhub.store.hub_rows import to_marker, to_message_claim, to_subscriber
 from eventhub.store.messages import (
     FANOUT,
@@ -23,6 +23,7 @@ from eventhub.store.messages import (
     WantedMessages,
     routes_of,
 )
+from eventhub.store.postgres import settling
 from eventhub.store.postgres.floors import Floors
 from eventhub.store.postgres.marker_floor import MarkerFloor
 from eventhub.store.postgres.publishing import SQL, lock_lanes, publish_calls
@@ -48,6 +49,7 @@ class PostgresDelivering(Store):
     _floors: Floors
     _marker_floor: MarkerFloor
     _routes: dict[Route, int]
+    _pairs: dict[int, tuple[int, int]]
 
     @abstractmethod
     async def _read(self, query: str, *args: Any) -> list[Any]: ...
@@ -92,14 +94,21 @@ class PostgresDelivering(Store):
         name: str,
         document: str,
         sealed: bytes | None,
+        max_attempts: int | None = None,
         now: datetime | None = None,
     ) -> SubscriberRow | None:
+        async def limit(connection: Any) -> None:
+            if max_attempts is not None:
+                await connection.execute(SQL.limit_messages, subscriber_id, max_attempts)
+
+        asked = (subscriber_id, expected_version, name, document, sealed, now)
+        waits = max_attempts is not None
+        if await self._changing(SQL.change_subscriber, *asked, beside=limit, waits_for_fanout=waits):
+            return await self.subscriber(subscriber_id)
         owner = await self._read(SQL.name_owner, name)
         if owner and owner[0][0] != subscriber_id:
             raise name_taken(name)
-        asked = (subscriber_id, expected_version, name, document, sealed, now)
-        done = await self._changing(SQL.change_subscriber, *asked)
-        return await self.subscriber(subscriber_id) if done else None
+        return None
 
     async def set_status(
         self,
@@ -116,33 +125,54 @@ class PostgresDelivering(Store):
         return await self._changing(SQL.set_status, *asked, event=event, now=now)
 
     async def remove_subscriber(self, subscriber_id: int, *, by: str, now: datetime | None = None) -> int | None:
-        async def work(connection: Any) -> int | None:
-            await connection.fetch(SQL.wait_for_fanout)
-            if not await connection.fetch(SQL.remove_subscriber, subscriber_id):
-                return None
-            await connection.fetch(SQL.touch_subscribers)
-            lanes = [row[0] for row in await connection.fetch(SQL.open_lanes_of, subscriber_id)]
+        if not await self._changing(SQL.remove_subscriber, subscriber_id, waits_for_fanout=True):
+            return None
+        return await self.cancel_messages(subscriber_id, by=by, now=now)
+
+    async def cancel_messages(self, subscriber_id: int, *, by: str, now: datetime | None = None) -> int:
+        async def work(connection: Any) -> tuple[int, int]:
+            rows = await connection.fetch(SQL.messages_of, subscriber_id, PORTION)
+            lanes = sorted({row[1] for row in rows if row[1] is not None})
             if lanes:
                 await connection.fetch(SQL.hold_lanes, lanes)
-            count = await connection.fetchval(SQL.cancel_messages, subscriber_id, by, now)
+            count = await connection.fetchval(SQL.cancel_messages, [row[0] for row in rows], by, now)
             if lanes:
-                await connection.fetch(SQL.drop_lanes, lanes)
-            return int(count)
+                await settling.advance(connection, lanes, now)
+            return len(rows), int(count)
 
         await self.open()
-        cancelled = await self._transact(work)
-        self._announce(HUB)
+        cancelled, found = 0, PORTION
+        while found == PORTION:
+            found, count = await self._transact(work)
+            cancelled += count
         return cancelled
 
+    async def ownerless(self) -> list[int]:
+        return [row[0] for row in await self._read(SQL.ownerless)]
+
     async def _changing(
-        self, query: str, *args: Any, event: NewEvent | None = None, now: datetime | None = None
+        self,
+        query: str,
+        *args: Any,
+        event: NewEvent | None = None,
+        beside: Callable[[Any], Awaitable[None]] | None = None,
+        waits_for_fanout: bool = False,
+        now: datetime | None = None,
     ) -> bool:
-        """A guarded change of a subscriber; when it took place the event is published along with it."""
+        """A guarded change of a subscriber; when it took place, what belongs to it is done in the same commit.
+
+        What must not happen while messages are being made waits for that.
+        """
 
         async def work(connection: Any) -> bool:
+            if waits_for_fanout:
+                await connection.fetch(SQL.wait_for_fanout)
+            await connection.fetch(SQL.hold_subscriber_changes)
             if not await connection.fetch(query, *args):
                 return False
             await connection.fetch(SQL.touch_subscribers)
+            if beside is not None:
+                await beside(connection)
             if event is not None:
                 (answer,) = await publish_calls(connection, [[event]], self._routes, now)
                 if isinstance(answer, Exception):
@@ -255,8 +285,7 @@ class PostgresDelivering(Store):
         await self.open()
         if not wanted:
             return []
-        await self._learn_routes({route for one in wanted for route in routes_of(one.subscriber)})
-        routes = [tuple(self._routes[route] for route in routes_of(one.subscriber)) for one in wanted]
+        routes = await self._numbered([one.subscriber for one in wanted])
         floors = [tuple(0 if now is not None else self._floors.start(route) for route in pair) for pair in routes]
         started = time.monotonic()
         rows = await self._read(
@@ -276,6 +305,16 @@ class PostgresDelivering(Store):
         )
         self._raise_floors(rows, routes, floors, time.monotonic() - started)
         return [to_message_claim(row, same) for row in rows]
+
+    async def _numbered(self, subscribers: list[int]) -> list[tuple[int, int]]:
+        """The numbers of their routes, remembered: with many subscribers to look them up costs more than the claim."""
+        unknown = [number for number in subscribers if number not in self._pairs]
+        if unknown:
+            await self._learn_routes({route for number in unknown for route in routes_of(number)})
+            for number in unknown:
+                fresh, again = routes_of(number)
+                self._pairs[number] = (self._routes[fresh], self._routes[again])
+        return [self._pairs[number] for number in subscribers]
 
     def _raise_floors(self, rows: list[Any], routes: list[Any], floors: list[Any], took: float) -> None:
         """A claim goes on above what it took; a route that gave nothing is looked at from its beginning next time."""

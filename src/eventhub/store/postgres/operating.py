@@ -34,24 +34,25 @@ class PostgresOperating(Store):
     # ---------------------------------------------------------- dead letters
 
     async def retry_dead(self, ids: Sequence[int], *, by: str, now: datetime | None = None) -> set[int]:
-        async def work(connection: Any) -> list[Any]:
+        async def work(connection: Any) -> tuple[list[Any], settling.Freed]:
             letters = await connection.fetch(SQL.dead_standing, list(ids))
             whose = {row[5] for row in letters} - {None}
             if whose:  # nobody would ever take what is retried for a subscriber that is gone
                 there = {row[0] for row in await connection.fetch(SQL.hold_subscribers, list(whose))}
                 letters = [row for row in letters if row[5] is None or row[5] in there]
             if not letters:
-                return []
+                return [], []
             ordered = {row[2]: (row[2], row[3], row[4]) for row in letters if row[2] is not None}
             if ordered:
                 await connection.execute(SQL.lock_lanes, *(list(c) for c in zip(*ordered.values(), strict=True)))
             await connection.execute(SQL.close_dead, [row[0] for row in letters], by, now)
-            revived: list[Any] = await connection.fetch(SQL.revive, [row[0] for row in letters], by, now)
-            return revived
+            revived = await connection.fetch(SQL.revive, [row[0] for row in letters], by, now)
+            stepped = [row[0] for row in await connection.fetch(SQL.step_back, list(ordered))] if ordered else []
+            return revived, await settling.advance(connection, stepped, now) if stepped else []
 
         await self.open()
-        rows = await self._transact(work)
-        self._floors.lower([(row[1], row[2]) for row in rows])
+        rows, freed = await self._transact(work)
+        self._floors.lower([*((row[1], row[2]) for row in rows), *freed])
         self._announce(None)
         return {row[0] for row in rows}
 

@@ -32,6 +32,10 @@ def retry_dead(connection: apsw.Connection, wanted: Sequence[int], by: str, now:
         log.append((event_id, number, "RETRIED", by, 0, fence, None, None, None, now))
     connection.execute(SQL.drop_results, {"ids": ids([letter[1] for letter in letters])})
     connection.executemany(SQL.write_log, log)
+    lanes = [letter[3] for letter in letters if letter[3] is not None]
+    if lanes:
+        connection.execute(SQL.step_back, {"lanes": ids(lanes)})
+        advance(connection, lanes, now)
     return {letter[1] for letter in letters}
 
 

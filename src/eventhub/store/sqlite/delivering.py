@@ -13,7 +13,7 @@ import apsw
 
 from eventhub.core.lifecycle import State
 from eventhub.store.contract import Store
-from eventhub.store.delivering import FIRST_SHARE, Layout, chosen, lanes_in, name_taken
+from eventhub.store.delivering import FIRST_SHARE, PORTION, Layout, chosen, lanes_in, name_taken
 from eventhub.store.hub_rows import to_marker, to_message_claim, to_subscriber
 from eventhub.store.messages import (
     FANOUT,
@@ -28,6 +28,7 @@ from eventhub.store.messages import (
     routes_of,
 )
 from eventhub.store.rows import from_micros, micros
+from eventhub.store.sqlite import settling
 from eventhub.store.sqlite.publishing import SQL, ids, publish_calls
 from eventhub.store.values import NewEvent, Route
 
@@ -86,14 +87,20 @@ class SqliteDelivering(Store):
         name: str,
         document: str,
         sealed: bytes | None,
+        max_attempts: int | None = None,
         now: datetime | None = None,
     ) -> SubscriberRow | None:
+        def limit(connection: apsw.Connection) -> None:
+            if max_attempts is not None:
+                connection.execute(SQL.limit_messages, {"id": subscriber_id, "limit": max_attempts})
+
+        named = {"id": subscriber_id, "version": expected_version, "name": name, "document": document, "sealed": sealed}
+        if await self._changing(lambda at: (SQL.change_subscriber, {**named, "now": at}), beside=limit, now=now):
+            return await self.subscriber(subscriber_id)
         owner = await self._read(SQL.name_owner, name=name)
         if owner and owner[0][0] != subscriber_id:
             raise name_taken(name)
-        named = {"id": subscriber_id, "version": expected_version, "name": name, "document": document, "sealed": sealed}
-        done = await self._changing(lambda at: (SQL.change_subscriber, {**named, "now": at}), now=now)
-        return await self.subscriber(subscriber_id) if done else None
+        return None
 
     async def set_status(
         self,
@@ -110,32 +117,48 @@ class SqliteDelivering(Store):
         return await self._changing(lambda at: (SQL.set_status, {**named, "now": at}), event=event, now=now)
 
     async def remove_subscriber(self, subscriber_id: int, *, by: str, now: datetime | None = None) -> int | None:
-        def work(connection: apsw.Connection, at: int) -> int | None:
-            named = {"id": subscriber_id}
-            if not connection.execute(SQL.remove_subscriber, named).fetchall():
-                return None
-            connection.execute(SQL.touch_subscribers)
-            lanes = [lane for (lane,) in connection.execute(SQL.open_lanes_of, named)]
-            cancelled = len(connection.execute(SQL.log_cancelled, {**named, "by": by, "now": at}).fetchall())
-            connection.execute(SQL.cancel_messages, named)
-            if lanes:
-                connection.execute(SQL.drop_lanes, {"lanes": ids(lanes)})
-            return cancelled
+        if not await self._changing(lambda _: (SQL.remove_subscriber, {"id": subscriber_id})):
+            return None
+        return await self.cancel_messages(subscriber_id, by=by, now=now)
+
+    async def cancel_messages(self, subscriber_id: int, *, by: str, now: datetime | None = None) -> int:
+        def work(connection: apsw.Connection, at: int) -> tuple[int, int]:
+            rows: list[Any] = connection.execute(SQL.messages_of, {"id": subscriber_id, "limit": PORTION}).fetchall()
+            if not rows:
+                return 0, 0
+            numbers = [row[0] for row in rows]
+            named = {"ids": ids(numbers), "by": by, "now": at}
+            count = len(connection.execute(SQL.log_cancelled, named).fetchall())
+            connection.execute(SQL.remove, {"ids": ids(numbers)})
+            settling.advance(connection, [row[1] for row in rows if row[1] is not None], at)
+            return len(rows), count
 
         await self.open()
-        cancelled = await self._write(work, now=now)
-        self._announce(HUB)
+        cancelled, found = 0, PORTION
+        while found == PORTION:
+            found, count = await self._write(work, now=now)
+            cancelled += count
         return cancelled
 
+    async def ownerless(self) -> list[int]:
+        return [number for (number,) in await self._read(SQL.ownerless)]
+
     async def _changing(
-        self, change: Callable[[int], tuple[str, Any]], *, event: NewEvent | None = None, now: datetime | None = None
+        self,
+        change: Callable[[int], tuple[str, Any]],
+        *,
+        event: NewEvent | None = None,
+        beside: Callable[[apsw.Connection], None] | None = None,
+        now: datetime | None = None,
     ) -> bool:
-        """A guarded change of a subscriber; when it took place the event is published along with it."""
+        """A guarded change of a subscriber; when it took place, what belongs to it is done in the same commit."""
 
         def work(connection: apsw.Connection, at: int) -> bool:
             if not connection.execute(*change(at)).fetchall():
                 return False
             connection.execute(SQL.touch_subscribers)
+            if beside is not None:
+                beside(connection)
             if event is not None:
                 (answer,) = publish_calls(connection, [[event]], self._routes, at)
                 if isinstance(answer, Exception):

@@ -27,7 +27,16 @@ SELECT id FROM eventhub.subscribers WHERE name = $1;
 -- Only what its editor has seen is replaced.
 UPDATE eventhub.subscribers
 SET name = $3, document = $4::text::json, sealed = $5, version = version + 1, updated_at = coalesce($6, now())
-WHERE id = $1 AND version = $2 RETURNING id;
+WHERE id = $1 AND version = $2
+  AND NOT EXISTS (SELECT 1 FROM eventhub.subscribers o WHERE o.name = $3 AND o.id <> $1) RETURNING id;
+
+-- name: limit_messages
+-- A new limit holds for what waits already, too; who may be sent something once only must not get it twice.
+UPDATE eventhub.deliveries SET max_attempts = $2 WHERE subscriber = $1 AND max_attempts IS DISTINCT FROM $2;
+
+-- name: hold_subscriber_changes
+-- One change at a time: what is then asked about names and versions stays true until it is done.
+SELECT value FROM eventhub.meta WHERE key = 'subscribers' FOR UPDATE;
 
 -- name: set_status
 -- A new beginning: the circuit is closed, too.
@@ -59,15 +68,19 @@ DELETE FROM eventhub.subscribers WHERE id = $1 RETURNING id;
 -- Who takes a subscriber away must not do so while messages are being made for it.
 SELECT pg_advisory_xact_lock(hashtext('eventhub.fanout'));
 
--- name: open_lanes_of
--- The ordering keys of a subscriber that have messages.
-SELECT DISTINCT lane FROM eventhub.deliveries
-WHERE subscriber = $1 AND lane IS NOT NULL ORDER BY lane;
+-- name: messages_of
+-- Some of the messages of a subscriber, with their ordering keys.
+SELECT id, lane FROM eventhub.deliveries WHERE subscriber = $1 ORDER BY id LIMIT $2;
+
+-- name: ownerless
+-- Subscribers that are gone, and have messages all the same: whoever removed them did not come to the end of it.
+SELECT DISTINCT d.subscriber FROM eventhub.deliveries d
+WHERE d.subscriber IS NOT NULL AND NOT EXISTS (SELECT 1 FROM eventhub.subscribers s WHERE s.id = d.subscriber);
 
 -- name: cancel_messages
--- Everything that is open for a subscriber, whoever holds it; its keys go with it.
+-- Whoever holds them. The parked are dead already.
 WITH gone AS (
-  DELETE FROM eventhub.deliveries WHERE subscriber = $1
+  DELETE FROM eventhub.deliveries WHERE id = ANY ($1::bigint[])
   RETURNING id, event_id, state, attempts, fence, worker),
 logged AS (
   INSERT INTO eventhub.event_log (event_id, delivery_id, action, worker, attempt, fence, created_at)

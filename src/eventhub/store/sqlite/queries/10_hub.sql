@@ -27,7 +27,12 @@ SELECT id FROM eventhub_subscribers WHERE name = :name;
 -- Only what its editor has seen is replaced.
 UPDATE eventhub_subscribers
 SET name = :name, document = :document, sealed = :sealed, version = version + 1, updated_at = :now
-WHERE id = :id AND version = :version RETURNING id;
+WHERE id = :id AND version = :version
+  AND NOT EXISTS (SELECT 1 FROM eventhub_subscribers o WHERE o.name = :name AND o.id <> :id) RETURNING id;
+
+-- name: limit_messages
+-- A new limit holds for what waits already, too; who may be sent something once only must not get it twice.
+UPDATE eventhub_deliveries SET max_attempts = :limit WHERE subscriber = :id AND max_attempts IS NOT :limit;
 
 -- name: set_status
 -- A new beginning: the circuit is closed, too.
@@ -54,18 +59,20 @@ WHERE id = :id AND circuit = 'open' RETURNING id;
 -- name: remove_subscriber
 DELETE FROM eventhub_subscribers WHERE id = :id RETURNING id;
 
--- name: open_lanes_of
--- The ordering keys of a subscriber that have messages.
-SELECT DISTINCT lane FROM eventhub_deliveries WHERE subscriber = :id AND lane IS NOT NULL;
+-- name: messages_of
+-- Some of the messages of a subscriber, with their ordering keys.
+SELECT id, lane FROM eventhub_deliveries WHERE subscriber = :id ORDER BY id LIMIT :limit;
+
+-- name: ownerless
+-- Subscribers that are gone, and have messages all the same: whoever removed them did not come to the end of it.
+SELECT DISTINCT d.subscriber FROM eventhub_deliveries d
+WHERE d.subscriber IS NOT NULL AND NOT EXISTS (SELECT 1 FROM eventhub_subscribers s WHERE s.id = d.subscriber);
 
 -- name: log_cancelled
--- Everything that is open for a subscriber, whoever holds it; the parked are dead already.
+-- Whoever holds them. The parked are dead already.
 INSERT INTO eventhub_event_log (event_id, delivery_id, action, worker, attempt, fence, created_at)
 SELECT event_id, id, 'CANCELLED', :by, attempts, fence, :now FROM eventhub_deliveries
-WHERE subscriber = :id AND state <> 4 ORDER BY id RETURNING 1;
-
--- name: cancel_messages
-DELETE FROM eventhub_deliveries WHERE subscriber = :id;
+WHERE id IN (SELECT value FROM carray(:ids)) AND state <> 4 ORDER BY id RETURNING 1;
 
 -- name: markers
 -- The oldest; the write lock sees to it that one process hands out at a time.
