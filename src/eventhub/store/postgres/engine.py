@@ -53,6 +53,7 @@ class PostgresStore(PostgresReading, PostgresOperating, PostgresDelivering, Post
         self._pool: asyncpg.Pool[asyncpg.Record]
         self._signals = Signals(url, self.wakeups)
         self._routes: dict[Route, int] = {}
+        self._pairs: dict[int, tuple[int, int]] = {}
         self._known = KnownRoutes()
         self._known_at = 0.0
         self._floors = Floors()
@@ -140,14 +141,21 @@ class PostgresStore(PostgresReading, PostgresOperating, PostgresDelivering, Post
         return answer
 
     async def _learn_routes(self, wanted: set[Route]) -> None:
-        for route in wanted - self._routes.keys():
-            named = (route.queue, ",".join(route.tags), route.priority)
+        unknown = list(wanted - self._routes.keys())
+        if not unknown:
+            return
+        named = (
+            [route.queue for route in unknown],
+            [",".join(route.tags) for route in unknown],
+            [route.priority for route in unknown],
+        )
+        rows = await self._fetch(SQL.find_route, *named)
+        if len(rows) < len(unknown):
+            await self._fetch(SQL.intern_route, *named)
             rows = await self._fetch(SQL.find_route, *named)
-            if not rows:
-                await self._fetch(SQL.intern_route, *named)
-                rows = await self._fetch(SQL.find_route, *named)
-                self._known_at = 0.0
-            self._routes[route] = rows[0][0]
+            self._known_at = 0.0
+        for place, number in rows:
+            self._routes[unknown[place - 1]] = number
 
     # ---------------------------------------------------------------- claim
 

@@ -116,8 +116,9 @@ class SqliteStore(SqliteReading, SqliteOperating, SqliteDelivering, SqliteMessag
         return answer
 
     async def _learn_routes(self, wanted: set[Route]) -> None:
-        for route in wanted - self._routes.keys():
-            self._routes[route] = await self._writer.run(functools.partial(route_number, route=route))
+        unknown = wanted - self._routes.keys()
+        if unknown:
+            self._routes |= await self._writer.run(lambda it: {route: route_number(it, route) for route in unknown})
 
     async def _claim(self, wanted: Wanted) -> list[Claim]:
         (claims,) = await self._claim_together([wanted])

@@ -7,10 +7,15 @@ SELECT nextval('eventhub.ids') FROM generate_series(1, $1) WHERE pg_current_xact
 -- Routes are few: insert when new, then the number is cached. Never inside a caller's transaction. One at a time, so
 -- that they are committed in the order of their numbers and whoever saw one has not missed a lower one.
 WITH alone AS MATERIALIZED (SELECT pg_advisory_xact_lock(hashtext('eventhub.routes')))
-INSERT INTO eventhub.routes (queue, tags, priority) SELECT $1, $2, $3 FROM alone ON CONFLICT DO NOTHING;
+INSERT INTO eventhub.routes (queue, tags, priority)
+SELECT w.queue, w.tags, w.priority
+FROM alone, unnest($1::text[], $2::text[], $3::integer[]) AS w(queue, tags, priority) ON CONFLICT DO NOTHING;
 
 -- name: find_route
-SELECT id FROM eventhub.routes WHERE queue = $1 AND tags = $2 AND priority = $3;
+-- Those of many that there are, by their place in the question.
+SELECT w.n, r.id FROM unnest($1::text[], $2::text[], $3::integer[]) WITH ORDINALITY AS w(queue, tags, priority, n)
+CROSS JOIN LATERAL (SELECT id FROM eventhub.routes WHERE queue = w.queue AND tags = w.tags AND priority = w.priority
+                    LIMIT 1) r;
 
 -- name: new_routes
 -- What came since the last look: those that a worker's tags allow are chosen from memory.
