@@ -6,10 +6,13 @@ import subprocess
 import sys
 import textwrap
 from pathlib import Path
+from typing import Any
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
+from eventhub import Hub, Subscriber
+from eventhub.hub.fan_out import FanOut
 from eventhub.hub.numbers import Numbers
 from eventhub.observe.hub_counters import HubCounters
 from eventhub.observe.metrics import Metrics
@@ -80,10 +83,37 @@ async def test_one_page_has_the_process_and_the_database():
     assert families["eventhub_delivery_latency_seconds"].type == "histogram"
 
 
+async def test_backlogs_are_told_for_the_hundred_with_the_most():
+    async with Hub(":memory:", roles=()) as hub:
+        for number in range(103):
+            await hub.subscribers.create(Subscriber(name=f"s{number}", url="https://203.0.114.7/", event_type="a.*"))
+        await hub.subscribers.create(Subscriber(name="busy", url="https://203.0.114.7/"))
+        await hub.publish("a.b", {}, tags="email")
+        await hub.publish("c.d", {})
+        metrics = Metrics(hub.store, waiting=lambda: 0, numbers=hub.numbers)
+        waiting = families_of((await metrics.text())[0])
+        assert value(waiting, "eventhub_fanout_pending") == 2
+        await FanOut(hub.store, hub.numbers).hand_out()
+        told = families_of((await Metrics(hub.store, waiting=lambda: 0, numbers=hub.numbers).text())[0])
+    assert value(told, "eventhub_fanout_pending") == 0
+    assert value(told, "eventhub_pending_messages") == 103 + 2 + 1  # and the job
+    lines = told["eventhub_subscriber_pending_messages"].samples
+    assert len(lines) == 100
+    assert max(lines, key=lambda line: line.value).labels["name"] == "busy"
+
+
+def families_of(text: bytes) -> dict[str, Any]:
+    return {family.name: family for family in text_string_to_metric_families(text.decode())}
+
+
+def value(families: dict[str, Any], name: str) -> float:
+    (sample,) = families[name].samples
+    return float(sample.value)
+
+
 def test_processes_that_share_a_port_are_added_up(tmp_path: Path):
     script = """
-        import asyncio, sys
-        from prometheus_client import CollectorRegistry
+        import asyncio
         from eventhub.hub.numbers import Numbers
         from eventhub.observe.metrics import Metrics
         from eventhub.store import open_store
