@@ -104,3 +104,12 @@ async def test_the_look_begins_above_what_is_gone_for_good(store: Store) -> None
         (last,) = await broadcast(store, "1")
         await store.fan_out(way)
     assert held < store._marker_floor.start <= last.id
+
+
+async def test_very_many_keys_at_once_do_not_use_up_the_servers_locks(store: Store) -> None:
+    events = [
+        NewEvent(type="a", payload="1", route=Route("work"), work=False, broadcast=True, ordering_key=f"k{number}")
+        for number in range(20_000)
+    ]
+    assert len(await store.publish(events)) == 20_000
+    assert len(await store.publish(events[:200])) == 200

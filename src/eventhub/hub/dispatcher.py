@@ -11,6 +11,7 @@ gets so many places that others would go without, so a consumer that hangs delay
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 import time
 from contextlib import suppress
@@ -45,6 +46,10 @@ TEND_EVERY: Final = 0.1
 GATHER: Final = 0.005
 """Seconds in which ended requests come together before the next claim: each costs as much as many."""
 LAST_WORDS: Final = 1.0
+MOST_BYTES: Final = 64 * 1024 * 1024
+"""Of payloads under way, about."""
+SMALL: Final = 16 * 1024
+"""Payloads of this size are not counted: all that can be under way are little."""
 UNCOMPOSED: Final = "uncomposed"
 
 
@@ -79,6 +84,7 @@ class Dispatcher(Loop):
         self._hub = ""
         self._full = False
         self._mark = 0
+        self._size = 1
 
     # ------------------------------------------------------------------ loop
 
@@ -112,12 +118,11 @@ class Dispatcher(Loop):
 
     async def _claim(self) -> int:
         lines = self._roster.lines
-        for line in lines.values():
-            if line.may_probe:
-                await self._roster.probe(line)
+        await self._roster.probe()
         given, free = shared_out(list(lines.values()), self._tuning.concurrency, self._turn)
-        self._full = not given
-        if not given:
+        free = min(free, self._affordable())
+        self._full = not given or free <= 0
+        if self._full:
             return 0
         wanted = [WantedMessages(line.row.id, count) for line, count in given]
         lease = max(line.ready.subscriber.lease for line, _ in given)
@@ -128,6 +133,8 @@ class Dispatcher(Loop):
         except BaseException:
             self._roster.doubt(self._under_way)
             raise
+        if claims:
+            self._size = max(sum(len(claim.payload) for claim in claims) // len(claims), 1)
         self._numbers.claimed += len(claims)
         self._turn += 1 + len(claims)
         self._full = len(claims) >= free  # then some may have been left out
@@ -140,6 +147,11 @@ class Dispatcher(Loop):
         for claim in claims:
             self._begin(lines[claim.subscriber], claim, worker, until)
         return len(claims)
+
+    def _affordable(self) -> int:
+        """Messages that there is room for in memory, if they are as large as those of the last claim; at least one."""
+        held = sum(len(claim.payload) for _, claim in self._under_way.values()) if self._size > SMALL else 0
+        return max((MOST_BYTES - held) // self._size, 0 if self._under_way else 1)
 
     def _begin(self, line: Line, claim: MessageClaim, worker: str, until: float) -> None:
         task = asyncio.create_task(self._deliver(line, claim, worker, until))
@@ -168,17 +180,19 @@ class Dispatcher(Loop):
             await self._settle(Report(claim.held, Release()), until)
             return
         delivered = tripped = False
+        seconds = math.inf
         try:
             request, answer = await self._send(line, claim)
+            seconds = answer.total_ms / 1000
             subscriber = line.ready.subscriber
             verdict = judge(answer, subscriber, attempts=claim.attempts, roll=random.uniform(-1, 1))  # noqa: S311
-            self._numbers.attempted(answer.status, answer.failure, answer.total_ms / 1000)
+            self._numbers.attempted(answer.status, answer.failure, seconds)
             detail = story(request, answer, attempt=claim.attempts, worker=worker)
             again = routes_of(claim.subscriber)[1]
             accepted = await self._settle(Report(claim.held, verdict.outcome, detail=detail, again=again), until)
             delivered = verdict.delivered
         finally:
-            tripped = line.ended(delivered=delivered)
+            tripped = line.ended(delivered=delivered, seconds=seconds)
         self._count(claim, verdict.outcome, accepted=accepted)
         await self._consequences(line, claim, answer, verdict, tripped=tripped)
 

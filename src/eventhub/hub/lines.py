@@ -22,6 +22,8 @@ from eventhub.store.messages import SubscriberRow
 __all__ = ["CircuitRules", "Line"]
 
 LONGEST_REST: Final = timedelta(minutes=5)
+SOON: Final = 1.0
+"""Seconds within which a consumer answers that does not occupy places for long."""
 
 
 class CircuitRules(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,6 +49,8 @@ class Line:
         self.hungry = False
         """The last claim brought all that there was room for: more may wait."""
         self.probing = False
+        self._answers = False
+        self._moved = 0.0
         self._rules = rules
         self._failures = 0
         self._failing_since = 0.0
@@ -80,6 +84,11 @@ class Line:
         return self.ready.subscriber.connect_timeout_seconds + self.ready.subscriber.timeout_seconds
 
     @property
+    def slow(self) -> bool:
+        """It has not answered soon the last time, or not at all for a while, or was never asked."""
+        return not self._answers or (self.in_flight > 0 and time.monotonic() - self._moved > SOON)
+
+    @property
     def room(self) -> int:
         """Messages that may be taken now."""
         if self.row.status != "active" or (self.open and not self.probing):
@@ -106,6 +115,8 @@ class Line:
         self._rest_until = time.monotonic() + rest.total_seconds()
 
     def taken(self, count: int) -> None:
+        if not self.in_flight:
+            self._moved = time.monotonic()
         self.in_flight += count
         self._tokens.take(count)
 
@@ -114,9 +125,10 @@ class Line:
         self.in_flight -= 1
         self.probing = False
 
-    def ended(self, *, delivered: bool) -> bool:
-        """An attempt is over; True when there were now so many failures that the circuit should open."""
+    def ended(self, *, delivered: bool, seconds: float = 0.0) -> bool:
+        """An attempt is over that took so long; True when so many have failed that the circuit should open."""
         self.in_flight -= 1
+        self._moved, self._answers = time.monotonic(), seconds < SOON
         self.probing = False  # one message is a probe, however it went
         if delivered:
             self._failures = 0

@@ -29,7 +29,8 @@ DISABLED: Final = "hub.subscriber.disabled"
 RECOVERED: Final = "hub.subscriber.recovered"
 DEAD: Final = "hub.message.dead"
 PARKED: Final = "hub.key.parked"
-PORTION: Final = 200
+PORTION: Final = 20
+"""Letters come with their payloads."""
 
 
 class Notices:
@@ -58,7 +59,10 @@ class Notices:
 
     async def announce_dead(self) -> int:
         """Tell of messages that were given up, each once; returns of how many."""
-        return await self._store.announce_dead(self._about, limit=PORTION)
+        told = 0
+        while count := await self._store.announce_dead(self._about, limit=PORTION):
+            told += count
+        return told
 
     def _about(self, letters: Sequence[DeadLetter]) -> list[NewEvent]:
         events = []

@@ -11,6 +11,9 @@ __all__ = ["Hungry", "Tokens", "share_of", "shared_out"]
 
 RESERVE: Final = 8
 """One place in so many is never given to the same line: one that hangs must leave some to others."""
+QUICK_SHARE: Final = 2
+"""One place in so many is for those who answer soon, and for one request to each of the others. Half of the places: many
+small claims cost more than few large ones, so with a handful of places they would be served, but half as fast."""
 QUIET_SHARE: Final = 4
 """One free place in so many is for those who had nothing waiting at the last look."""
 BURST_SECONDS: Final = 1.0
@@ -64,7 +67,7 @@ def share_of(most: int, worker: str, workers: Sequence[str], subscriber: int) ->
 
 
 class Hungry(Protocol):
-    """Somebody who has room for messages, and had more of them waiting at the last look."""
+    """Somebody who has room for messages; had more of them waiting at the last look; does not answer soon."""
 
     @property
     def room(self) -> int: ...
@@ -72,6 +75,8 @@ class Hungry(Protocol):
     def in_flight(self) -> int: ...
     @property
     def hungry(self) -> bool: ...
+    @property
+    def slow(self) -> bool: ...
 
 
 H = TypeVar("H", bound=Hungry)
@@ -81,15 +86,17 @@ def shared_out(lines: Sequence[H], places: int, turn: int) -> tuple[list[tuple[H
     """How many each may ask for, and how many there may be in all: none gets so many that others would go without.
 
     Those who had more waiting come first and get most. The quiet ones, who most often want nothing, are all asked and
-    share what is left: what nobody takes is not kept free. Who is first among his like goes by ``turn``.
+    share what is left: what nobody takes is not kept free. Who is first among his like goes by ``turn``. However many
+    are slow, they never have all places together: those who answer soon need few, but those at once.
     """
     active = sum(1 for line in lines if line.in_flight or line.hungry)
     fair = max(1, min(places // max(1, active), places - places // RESERVE if len(lines) > 1 else places))
     free = places - sum(line.in_flight for line in lines)
+    for_slow = max(places - places // QUICK_SHARE - sum(line.in_flight for line in lines if line.slow), 0)
     hungry: list[tuple[H, int]] = []
     quiet: list[tuple[H, int]] = []
     for line in lines:
-        room = min(line.room, fair - line.in_flight)
+        room = min(line.room, fair - line.in_flight, _allowed(line, for_slow))
         if room > 0:
             (hungry if line.hungry else quiet).append((line, room))
     for_quiet = free // QUIET_SHARE if hungry and quiet else free
@@ -97,14 +104,21 @@ def shared_out(lines: Sequence[H], places: int, turn: int) -> tuple[list[tuple[H
     left = free - for_quiet if quiet else free
     each = max(1, left // len(hungry)) if hungry else 0
     for line, room in _from(hungry, turn):
-        count = min(room, each, left)
+        count = min(room, each, left, _allowed(line, for_slow))
         if count > 0:
             given.append((line, count))
             left -= count
+            for_slow -= min(count, for_slow) if line.slow else 0
     if quiet and free > 0:
         each = max(1, for_quiet // len(quiet))
-        given += [(line, min(room, each)) for line, room in _from(quiet, turn)]
+        asked = [(line, min(room, each, _allowed(line, for_slow))) for line, room in _from(quiet, turn)]
+        given += [(line, count) for line, count in asked if count > 0]
     return given, max(free, 0)
+
+
+def _allowed(line: Hungry, for_slow: int) -> int:
+    """One request may always be under way: nobody becomes quick without."""
+    return max(for_slow, 1 - line.in_flight) if line.slow else line.room
 
 
 def _from(group: list[tuple[H, int]], turn: int) -> list[tuple[H, int]]:

@@ -42,7 +42,7 @@ class Roster:
         self._former: dict[str, frozenset[asyncio.Task[None]]] = {}
         self.lines: dict[int, Line] = {}
         self._store, self._book, self._rules = store, book, rules
-        self._version: int | None = None
+        self._changes: int | None = None
         self._workers: list[str] = [self.worker]
         self._look_at = self._read_at = self._see_at = 0.0
         self._has_left = False
@@ -56,7 +56,7 @@ class Roster:
             self._see_at = now + (DOUBT_EVERY if self._former else SEEN_EVERY)
         if now >= self._look_at or changed:
             self._look_at = now + LOOK_EVERY
-            if changed or now >= self._read_at or await self._store.subscribers_version() != self._version:
+            if changed or now >= self._read_at or await self._store.subscriber_changes() != self._changes:
                 self._read_at = now + READ_EVERY
                 await self._read()
 
@@ -89,7 +89,8 @@ class Roster:
         return before != live
 
     async def _read(self) -> None:
-        self._version, rows = await self._store.subscribers()
+        self._changes = await self._store.subscriber_changes()  # first: rows that are newer still will be read again
+        _, rows = await self._store.subscribers()
         now = await self._store.now()
         lines: dict[int, Line] = {}
         for row in rows:
@@ -112,11 +113,14 @@ class Roster:
         self._look_at = 0.0
         return opened
 
-    async def probe(self, line: Line) -> None:
-        """The rest is over: if nobody else does, try one message."""
-        rest = self._rules.rest_after(line.row.circuit_opens)
-        line.rested(rest)
-        line.probing = await self._store.take_probe(line.row.id, rest)
+    async def probe(self) -> None:
+        """Where the rest is over, and nobody else does, try one message."""
+        due = {number: line for number, line in self.lines.items() if line.may_probe}
+        rests = {number: self._rules.rest_after(line.row.circuit_opens) for number, line in due.items()}
+        taken = await self._store.take_probes(rests)
+        for number, line in due.items():
+            line.rested(rests[number])
+            line.probing = number in taken
 
     def doubt(self, under_way: Iterable[asyncio.Task[None]]) -> None:
         """The answer to a claim was lost: it may have been made, and nobody knows of what.

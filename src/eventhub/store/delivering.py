@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -52,11 +52,15 @@ class Delivering(ABC):
 
     @abstractmethod
     async def subscribers(self) -> tuple[int, list[SubscriberRow]]:
-        """All subscribers by name, and the number that grows with every change of any of them."""
+        """All subscribers by name, and the number that grows with every change of what any of them wants."""
 
     @abstractmethod
     async def subscribers_version(self) -> int:
         """That number alone."""
+
+    @abstractmethod
+    async def subscriber_changes(self) -> int:
+        """A number that grows with these changes and with those of status and circuit."""
 
     @abstractmethod
     async def subscriber(self, subscriber_id: int) -> SubscriberRow | None:
@@ -118,8 +122,8 @@ class Delivering(ABC):
         """Send nothing for a while, in all processes; False when somebody else did so before."""
 
     @abstractmethod
-    async def take_probe(self, subscriber_id: int, rest: timedelta, *, now: datetime | None = None) -> bool:
-        """Whether the caller is the one that may try an open circuit now; the next may after another rest."""
+    async def take_probes(self, rests: Mapping[int, timedelta], *, now: datetime | None = None) -> set[int]:
+        """The open circuits that the caller is the one to try now; for each the next may after this rest."""
 
     @abstractmethod
     async def close_circuit(
@@ -181,18 +185,21 @@ def lanes_in(placements: Sequence[Placement]) -> dict[int, tuple[str, str]]:
     }
 
 
-def chosen(markers: Sequence[Marker], plan: Plan) -> tuple[list[Marker], list[Placement]]:
-    """As many markers, from the first on, as one round may hand out, and their messages."""
+def chosen(markers: Iterable[Marker], plan: Plan) -> tuple[list[Marker], list[Placement], bool]:
+    """As many markers, from the first on, as one round may hand out, their messages, and whether there are more.
+
+    What is not needed any more is not asked for.
+    """
     handed: list[Marker] = []
     placements: list[Placement] = []
     size = 0
     for marker in markers:
+        if len(placements) >= MOST_MESSAGES or size >= MOST_BYTES:
+            return handed, placements, True
         handed.append(marker)
         placements += plan.place(marker)
         size += len(marker.payload or "")
-        if len(placements) >= MOST_MESSAGES or size >= MOST_BYTES:
-            break
-    return handed, placements
+    return handed, placements, False
 
 
 def name_taken(name: str) -> SubscriberExists:

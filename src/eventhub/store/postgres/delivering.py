@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 from abc import abstractmethod
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple, TypeVar
 
+import msgspec
+
 from eventhub.store.contract import Store
-from eventhub.store.delivering import FIRST_SHARE, PORTION, Layout, chosen, lanes_in, name_taken
+from eventhub.store.delivering import FIRST_SHARE, MOST_BYTES, PORTION, Layout, chosen, lanes_in, name_taken
 from eventhub.store.hub_rows import to_marker, to_message_claim, to_subscriber
 from eventhub.store.messages import (
     FANOUT,
@@ -82,6 +84,10 @@ class PostgresDelivering(Store):
         ((version,),) = await self._read(SQL.subscribers_version)
         return int(version)
 
+    async def subscriber_changes(self) -> int:
+        ((number,),) = await self._read(SQL.subscriber_changes)
+        return int(number)
+
     async def subscriber(self, subscriber_id: int) -> SubscriberRow | None:
         rows = await self._read(SQL.subscriber, subscriber_id)
         return to_subscriber(rows[0], same) if rows else None
@@ -122,7 +128,7 @@ class PostgresDelivering(Store):
     ) -> bool:
         expected = None if expect is None else sorted(expect)
         asked = (subscriber_id, status, reason, expected, now)
-        return await self._changing(SQL.set_status, *asked, event=event, now=now)
+        return await self._changing(SQL.set_status, *asked, touch=SQL.touch_states, event=event, now=now)
 
     async def remove_subscriber(self, subscriber_id: int, *, by: str, now: datetime | None = None) -> int | None:
         if not await self._changing(SQL.remove_subscriber, subscriber_id, waits_for_fanout=True):
@@ -154,6 +160,7 @@ class PostgresDelivering(Store):
         self,
         query: str,
         *args: Any,
+        touch: str = SQL.touch_subscribers,
         event: NewEvent | None = None,
         beside: Callable[[Any], Awaitable[None]] | None = None,
         waits_for_fanout: bool = False,
@@ -167,10 +174,11 @@ class PostgresDelivering(Store):
         async def work(connection: Any) -> bool:
             if waits_for_fanout:
                 await connection.fetch(SQL.wait_for_fanout)
-            await connection.fetch(SQL.hold_subscriber_changes)
+            if touch == SQL.touch_subscribers:
+                await connection.fetch(SQL.hold_subscriber_changes)
             if not await connection.fetch(query, *args):
                 return False
-            await connection.fetch(SQL.touch_subscribers)
+            await connection.fetch(touch)
             if beside is not None:
                 await beside(connection)
             if event is not None:
@@ -191,15 +199,22 @@ class PostgresDelivering(Store):
     # -------------------------------------------------------------- circuits
 
     async def open_circuit(self, subscriber_id: int, rest: timedelta, *, now: datetime | None = None) -> bool:
-        return await self._changing(SQL.open_circuit, subscriber_id, rest, now)
+        return await self._changing(SQL.open_circuit, subscriber_id, rest, now, touch=SQL.touch_states)
 
-    async def take_probe(self, subscriber_id: int, rest: timedelta, *, now: datetime | None = None) -> bool:
-        return await self._changing(SQL.take_probe, subscriber_id, rest, now)
+    async def take_probes(self, rests: Mapping[int, timedelta], *, now: datetime | None = None) -> set[int]:
+        async def work(connection: Any) -> set[int]:
+            taken = {row[0] for row in await connection.fetch(SQL.take_probes, list(rests), list(rests.values()), now)}
+            if taken:
+                await connection.fetch(SQL.touch_states)
+            return taken
+
+        await self.open()
+        return await self._transact(work) if rests else set()
 
     async def close_circuit(
         self, subscriber_id: int, *, event: NewEvent | None = None, now: datetime | None = None
     ) -> bool:
-        return await self._changing(SQL.close_circuit, subscriber_id, event=event, now=now)
+        return await self._changing(SQL.close_circuit, subscriber_id, touch=SQL.touch_states, event=event, now=now)
 
     # -------------------------------------------------------------- messages
 
@@ -232,12 +247,26 @@ class PostgresDelivering(Store):
             return FannedOut(stale=True), None
         *_, oldest_running = rows[0]
         markers = [to_marker(row[:-1]) for row in rows]
-        handed, placements = chosen(markers, plan)
+        if plan.needs_payload:
+            markers = await self._with_payloads(connection, markers)
+        handed, placements, rest = chosen(markers, plan)
         heads = await lock_lanes(connection, lanes_in(placements))
         await self._insert_messages(connection, handed, placements, Layout(placements, heads), now)
-        more = len(handed) < len(markers) or len(markers) == limit
+        more = rest or len(handed) < len(rows) or len(rows) == limit
         passed = _Round(handed[-1].event_id, oldest_running=oldest_running, transaction=transaction)
         return FannedOut(events=len(handed), messages=len(placements), more=more), passed
+
+    async def _with_payloads(self, connection: Any, markers: list[Marker]) -> list[Marker]:
+        """The first of them, whose payloads are not too large together; what a marker told of its own was the size."""
+        size, some = 0, list[int]()
+        for marker in markers:
+            if size >= MOST_BYTES:
+                break
+            size += int(marker.payload or 0)
+            some.append(marker.event_id)
+        payloads = {row[0]: row[1] for row in await connection.fetch(SQL.payloads, some)}
+        found = markers[: len(some)]
+        return [msgspec.structs.replace(marker, payload=payloads.get(marker.event_id)) for marker in found]
 
     async def _insert_messages(
         self,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from operator import attrgetter
-from typing import Any
+from typing import Any, Final
 
 from eventhub.core.lifecycle import State
 from eventhub.errors import StoreBusy
@@ -18,6 +18,8 @@ from eventhub.store.values import NewEvent, Published, Route, lane_id
 __all__ = ["SQL", "is_plain", "lock_lanes", "publish_calls", "publish_plain"]
 
 SQL = load_queries("eventhub.store.postgres")
+MANY_KEYS: Final = 256
+"""A transaction with more keys than this locks all there are: the server has room for some thousand locks only."""
 
 
 def is_plain(calls: Sequence[Sequence[NewEvent]]) -> bool:
@@ -43,7 +45,9 @@ async def publish_calls(
     own, so that what is decided rests on what others have committed.
     """
     keys_held = broadcast_keys(event for call in calls for event in call)
-    if keys_held:
+    if len(keys_held) > MANY_KEYS:
+        await connection.fetch(SQL.hold_all_keys)
+    elif keys_held:
         await connection.fetch(SQL.hold_keys, keys_held)
     lanes = _lanes(event for call in calls for event in call)
     heads = await lock_lanes(connection, lanes)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from operator import itemgetter
 from typing import Any, TypeVar
@@ -75,6 +75,10 @@ class SqliteDelivering(Store):
         ((version,),) = await self._read(SQL.subscribers_version)
         return int(version)
 
+    async def subscriber_changes(self) -> int:
+        ((number,),) = await self._read(SQL.subscriber_changes)
+        return int(number)
+
     async def subscriber(self, subscriber_id: int) -> SubscriberRow | None:
         rows = await self._read(SQL.subscriber, id=subscriber_id)
         return to_subscriber(rows[0], from_micros) if rows else None
@@ -114,7 +118,9 @@ class SqliteDelivering(Store):
     ) -> bool:
         expected = None if expect is None else json.dumps(sorted(expect))
         named = {"id": subscriber_id, "status": status, "reason": reason, "expect": expected}
-        return await self._changing(lambda at: (SQL.set_status, {**named, "now": at}), event=event, now=now)
+        return await self._changing(
+            lambda at: (SQL.set_status, {**named, "now": at}), touch=SQL.touch_states, event=event, now=now
+        )
 
     async def remove_subscriber(self, subscriber_id: int, *, by: str, now: datetime | None = None) -> int | None:
         if not await self._changing(lambda _: (SQL.remove_subscriber, {"id": subscriber_id})):
@@ -147,6 +153,7 @@ class SqliteDelivering(Store):
         self,
         change: Callable[[int], tuple[str, Any]],
         *,
+        touch: str = SQL.touch_subscribers,
         event: NewEvent | None = None,
         beside: Callable[[apsw.Connection], None] | None = None,
         now: datetime | None = None,
@@ -156,7 +163,7 @@ class SqliteDelivering(Store):
         def work(connection: apsw.Connection, at: int) -> bool:
             if not connection.execute(*change(at)).fetchall():
                 return False
-            connection.execute(SQL.touch_subscribers)
+            connection.execute(touch)
             if beside is not None:
                 beside(connection)
             if event is not None:
@@ -177,17 +184,26 @@ class SqliteDelivering(Store):
     # -------------------------------------------------------------- circuits
 
     async def open_circuit(self, subscriber_id: int, rest: timedelta, *, now: datetime | None = None) -> bool:
-        return await self._changing(lambda at: (SQL.open_circuit, _until(subscriber_id, rest, at)), now=now)
-
-    async def take_probe(self, subscriber_id: int, rest: timedelta, *, now: datetime | None = None) -> bool:
         return await self._changing(
-            lambda at: (SQL.take_probe, {**_until(subscriber_id, rest, at), "now": at}), now=now
+            lambda at: (SQL.open_circuit, _until(subscriber_id, rest, at)), touch=SQL.touch_states, now=now
         )
+
+    async def take_probes(self, rests: Mapping[int, timedelta], *, now: datetime | None = None) -> set[int]:
+        def work(connection: apsw.Connection, at: int) -> set[int]:
+            wanted = [(number, at + rest // _MICROSECOND, at) for number, rest in rests.items()]
+            taken = {int(number) for (number,) in connection.executemany(SQL.take_probes, wanted)}
+            if taken:
+                connection.execute(SQL.touch_states)
+            return taken
+
+        await self.open()
+        return await self._write(work, now=now) if rests else set()
 
     async def close_circuit(
         self, subscriber_id: int, *, event: NewEvent | None = None, now: datetime | None = None
     ) -> bool:
-        return await self._changing(lambda _: (SQL.close_circuit, {"id": subscriber_id}), event=event, now=now)
+        closing = (SQL.close_circuit, {"id": subscriber_id})
+        return await self._changing(lambda _: closing, touch=SQL.touch_states, event=event, now=now)
 
     # -------------------------------------------------------------- messages
 
@@ -206,12 +222,12 @@ class SqliteDelivering(Store):
         if int(connection.execute(SQL.subscribers_version).get) != plan.version:
             return FannedOut(stale=True)
         asked = {"payload": plan.needs_payload, "limit": limit}
-        markers = [to_marker(row) for row in connection.execute(SQL.markers, asked)]
-        handed, placements = chosen(markers, plan)
+        markers = map(to_marker, connection.execute(SQL.markers, asked))
+        handed, placements, rest = chosen(markers, plan)
         if not handed:
             return FannedOut()
         self._insert_messages(connection, handed, placements, now)
-        more = len(handed) < len(markers) or len(markers) == limit
+        more = rest or len(handed) == limit
         return FannedOut(events=len(handed), messages=len(placements), more=more)
 
     def _insert_messages(

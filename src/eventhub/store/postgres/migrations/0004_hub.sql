@@ -17,8 +17,9 @@ CREATE TABLE eventhub.subscribers (
   created_at    timestamptz NOT NULL,
   updated_at    timestamptz NOT NULL
 );
--- Grows with every change of any subscriber, so that whoever remembers them knows when to read them again.
-INSERT INTO eventhub.meta (key, value) VALUES ('subscribers', '0') ON CONFLICT DO NOTHING;
+-- Two numbers that grow, so that whoever remembers subscribers knows when to read them again: one with every change of
+-- what any of them wants, which the fan-out goes by, one with every change of how they are.
+INSERT INTO eventhub.meta (key, value) VALUES ('subscribers', '0'), ('subscriber_states', '0') ON CONFLICT DO NOTHING;
 -- Which hub this is, for consumers that hear from several.
 INSERT INTO eventhub.meta (key, value) VALUES ('hub', replace(gen_random_uuid()::text, '-', '')) ON CONFLICT DO NOTHING;
 

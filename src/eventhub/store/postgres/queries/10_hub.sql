@@ -4,9 +4,16 @@ SELECT value FROM eventhub.meta WHERE key = 'hub';
 -- name: subscribers_version
 SELECT value::bigint FROM eventhub.meta WHERE key = 'subscribers';
 
+-- name: subscriber_changes
+-- Of what they want and of how they are, together.
+SELECT sum(value::bigint)::bigint FROM eventhub.meta WHERE key IN ('subscribers', 'subscriber_states');
+
 -- name: touch_subscribers
 -- In the transaction of every change: whoever remembers subscribers sees that they are not what they were.
 UPDATE eventhub.meta SET value = (value::bigint + 1)::text WHERE key = 'subscribers';
+
+-- name: touch_states
+UPDATE eventhub.meta SET value = (value::bigint + 1)::text WHERE key = 'subscriber_states';
 
 -- name: subscribers
 SELECT id, name, document, sealed, status, reason, circuit, circuit_until, circuit_opens, version, created_at, updated_at
@@ -51,11 +58,15 @@ UPDATE eventhub.subscribers
 SET circuit = 'open', circuit_until = coalesce($3, now()) + $2::interval, circuit_opens = circuit_opens + 1
 WHERE id = $1 AND circuit = 'closed' RETURNING id;
 
--- name: take_probe
--- Of all who would try, one may; the others see a later time.
-UPDATE eventhub.subscribers
-SET circuit_until = coalesce($3, now()) + $2::interval, circuit_opens = circuit_opens + 1
-WHERE id = $1 AND circuit = 'open' AND circuit_until <= coalesce($3, now()) RETURNING id;
+-- name: take_probes
+-- Of all who would try, one may; the others see a later time. Whoever is being tried by another at this moment is left
+-- to it.
+WITH due AS MATERIALIZED (
+  SELECT s.id, w.rest FROM unnest($1::bigint[], $2::interval[]) AS w(id, rest)
+  JOIN eventhub.subscribers s ON s.id = w.id AND s.circuit = 'open' AND s.circuit_until <= coalesce($3, now())
+  ORDER BY s.id FOR UPDATE OF s SKIP LOCKED)
+UPDATE eventhub.subscribers s SET circuit_until = coalesce($3, now()) + d.rest, circuit_opens = s.circuit_opens + 1
+FROM due d WHERE s.id = d.id RETURNING s.id;
 
 -- name: close_circuit
 UPDATE eventhub.subscribers SET circuit = 'closed', circuit_until = NULL, circuit_opens = 0
@@ -91,11 +102,16 @@ SELECT count(*) FILTER (WHERE state <> 4) FROM gone;
 -- One fan-out at a time, so that a key's messages are in the order of their events; a crash frees it by itself.
 SELECT pg_try_advisory_xact_lock(hashtext('eventhub.fanout'));
 
+-- name: payloads
+-- Those of some events.
+SELECT id, payload FROM eventhub.events WHERE id = ANY ($1::bigint[]);
+
 -- name: markers
--- The oldest, from the floor ($3) on: below it lie entries of markers that are gone, which an old snapshot keeps. Also
--- which transaction was the oldest that ran when we looked.
-SELECT f.event_id, e.type, e.ordering_key, e.metadata, CASE WHEN $2::boolean THEN e.payload::text END, f.targets, f.alone,
-       f.due, pg_snapshot_xmin(pg_current_snapshot())::text::bigint
+-- The oldest, from the floor ($3) on: below it lie entries of markers that are gone, which an old snapshot keeps. With $2
+-- they tell how large their payloads are, as they are stored. Also which transaction was the oldest that ran when we
+-- looked.
+SELECT f.event_id, e.type, e.ordering_key, e.metadata, CASE WHEN $2::boolean THEN pg_column_size(e.payload) END, f.targets,
+       f.alone, f.due, pg_snapshot_xmin(pg_current_snapshot())::text::bigint
 FROM (SELECT * FROM eventhub.fanout WHERE event_id >= $3 ORDER BY event_id LIMIT $1) f
 CROSS JOIN LATERAL (SELECT * FROM eventhub.events v WHERE v.id = f.event_id OFFSET 0) e ORDER BY f.event_id;
 

@@ -47,8 +47,14 @@ ON CONFLICT (id) DO UPDATE SET consumer = excluded.consumer;
 
 -- name: hold_keys
 -- Whoever broadcasts under a key waits here for those who did before and have not committed, so that the ids of a key are
--- committed in their order. Given in order, so that none wait in a circle.
-SELECT pg_advisory_xact_lock(k) FROM unnest($1::bigint[]) AS k;
+-- committed in their order. Given in order, so that none wait in a circle. Locks are a scarce thing: who has very many
+-- keys takes them all at once instead.
+SELECT pg_advisory_xact_lock_shared(hashtext('eventhub.keys')), NULL
+UNION ALL
+SELECT NULL, pg_advisory_xact_lock(k) FROM unnest($1::bigint[]) AS k;
+
+-- name: hold_all_keys
+SELECT pg_advisory_xact_lock(hashtext('eventhub.keys'));
 
 -- name: taken_lanes
 -- Which of these keys have a head already: their new deliveries go behind it. A statement of its own, after the lock.

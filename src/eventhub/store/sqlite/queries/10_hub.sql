@@ -4,9 +4,16 @@ SELECT value FROM eventhub_meta WHERE key = 'hub';
 -- name: subscribers_version
 SELECT CAST(value AS INTEGER) FROM eventhub_meta WHERE key = 'subscribers';
 
+-- name: subscriber_changes
+-- Of what they want and of how they are, together.
+SELECT sum(CAST(value AS INTEGER)) FROM eventhub_meta WHERE key IN ('subscribers', 'subscriber_states');
+
 -- name: touch_subscribers
 -- In the transaction of every change: whoever remembers subscribers sees that they are not what they were.
 UPDATE eventhub_meta SET value = CAST(CAST(value AS INTEGER) + 1 AS TEXT) WHERE key = 'subscribers';
+
+-- name: touch_states
+UPDATE eventhub_meta SET value = CAST(CAST(value AS INTEGER) + 1 AS TEXT) WHERE key = 'subscriber_states';
 
 -- name: subscribers
 SELECT id, name, document, sealed, status, reason, circuit, circuit_until, circuit_opens, version, created_at, updated_at
@@ -47,10 +54,10 @@ WHERE id = :id AND status <> :status
 UPDATE eventhub_subscribers SET circuit = 'open', circuit_until = :until, circuit_opens = circuit_opens + 1
 WHERE id = :id AND circuit = 'closed' RETURNING id;
 
--- name: take_probe
+-- name: take_probes
 -- Of all who would try, one may; the others see a later time.
-UPDATE eventhub_subscribers SET circuit_until = :until, circuit_opens = circuit_opens + 1
-WHERE id = :id AND circuit = 'open' AND circuit_until <= :now RETURNING id;
+UPDATE eventhub_subscribers SET circuit_until = ?2, circuit_opens = circuit_opens + 1
+WHERE id = ?1 AND circuit = 'open' AND circuit_until <= ?3 RETURNING id;
 
 -- name: close_circuit
 UPDATE eventhub_subscribers SET circuit = 'closed', circuit_until = NULL, circuit_opens = 0
