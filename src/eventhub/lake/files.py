@@ -1,0 +1,134 @@
+"""Parquet files of the lake: written beside the table, and no part of it before a commit names them.
+
+A file's entry has its statistics, which are taken from what was written, so that readers can leave it out.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterable, Iterator
+from datetime import date, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from eventhub.lake.datasets import DAY, STATISTICS
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyarrow import fs
+
+__all__ = ["FileEntry", "write_day_files"]
+
+ROWS_PER_GROUP: Final = 131_072
+ROWS_PER_FILE: Final = 2_000_000
+
+
+class FileEntry(msgspec.Struct, frozen=True):
+    """A file that was written: what a commit needs to know of it. The path is below the table's."""
+
+    path: str
+    size: int
+    rows: int
+    day: str
+    stats: str
+    modified_ms: int
+
+
+def write_day_files(
+    batches: Iterable[pa.RecordBatch], filesystem: fs.FileSystem, root: str, *, name: str
+) -> Iterator[FileEntry]:
+    """Write batches that have a ``day`` each row, into a file for every day; its entry follows when it is complete.
+
+    ``name`` tells the copy and the slice of it that they belong to, for people who look; it need not be unique.
+    """
+    writers: dict[date, _DayFile] = {}
+    try:
+        for batch in batches:
+            for day, rows in _by_day(batch):
+                writer = writers.get(day)
+                if writer is None:
+                    writer = writers[day] = _DayFile(filesystem, root, day, rows.schema, name)
+                writer.write(rows)
+                if writer.rows >= ROWS_PER_FILE:
+                    yield writers.pop(day).close()
+        for day in list(writers):
+            yield writers.pop(day).close()
+    finally:
+        for writer in writers.values():
+            writer.abandon()
+
+
+def _by_day(batch: pa.RecordBatch) -> Iterator[tuple[date, pa.RecordBatch]]:
+    import pyarrow.compute as pc
+
+    days = batch.column(DAY)
+    rest = batch.drop_columns([DAY])
+    distinct = pc.unique(days)
+    if len(distinct) == 1:
+        yield distinct[0].as_py(), rest
+        return
+    for day in distinct:
+        yield day.as_py(), rest.filter(pc.equal(days, day))
+
+
+class _DayFile:
+    """One file that is being written."""
+
+    def __init__(self, filesystem: fs.FileSystem, root: str, day: date, schema: pa.Schema, name: str) -> None:
+        from pyarrow import parquet
+
+        self._day = day.isoformat()
+        self._folder = f"{DAY}={self._day}"
+        self._path = f"{self._folder}/{name}-{uuid.uuid4().hex}.parquet"
+        self._filesystem, self._whole = filesystem, f"{root}/{self._path}"
+        filesystem.create_dir(f"{root}/{self._folder}", recursive=True)
+        self.rows = 0
+        self._writer = parquet.ParquetWriter(
+            self._whole, schema, filesystem=filesystem, compression="zstd", write_statistics=True
+        )
+
+    def write(self, rows: pa.RecordBatch) -> None:
+        self._writer.write_batch(rows, row_group_size=ROWS_PER_GROUP)
+        self.rows += rows.num_rows
+
+    def close(self) -> FileEntry:
+        from pyarrow import parquet
+
+        self._writer.close()
+        size = self._filesystem.get_file_info(self._whole).size
+        with self._filesystem.open_input_file(self._whole) as file:
+            stats = _statistics(parquet.ParquetFile(file).metadata)
+        return FileEntry(self._path, size, self.rows, self._day, stats, int(time.time() * 1000))
+
+    def abandon(self) -> None:
+        """It stays where it is, unseen, until somebody cleans up."""
+        self._writer.close()
+
+
+def _statistics(metadata: Any) -> str:
+    """In the words of Delta: the number of rows, and for some columns least, greatest and how many are missing."""
+    least: dict[str, Any] = {}
+    greatest: dict[str, Any] = {}
+    missing: dict[str, int] = {}
+    names = [metadata.schema.column(place).name for place in range(metadata.num_columns)]
+    for place, name in enumerate(names):
+        if name not in STATISTICS:
+            continue
+        groups = [metadata.row_group(group).column(place).statistics for group in range(metadata.num_row_groups)]
+        if any(group is None for group in groups):
+            continue
+        missing[name] = sum(group.null_count or 0 for group in groups)
+        known = [group for group in groups if group.has_min_max]
+        if known:
+            least[name] = _told(min(group.min for group in known))
+            greatest[name] = _told(max(group.max for group in known))
+    found = {"numRecords": metadata.num_rows, "minValues": least, "maxValues": greatest, "nullCount": missing}
+    return msgspec.json.encode(found).decode()
+
+
+def _told(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return value.isoformat(timespec="microseconds").replace("+00:00", "Z")
+    return value

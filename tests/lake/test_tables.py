@@ -1,0 +1,118 @@
+"""Tables of the lake: a number is committed once, and what was written without a commit is not there."""
+
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from eventhub.lake.datasets import schema_of
+from eventhub.lake.files import FileEntry, write_day_files
+from eventhub.lake.tables import LakeTable
+
+BEGAN = datetime(2026, 3, 1, 23, 0, tzinfo=UTC)
+
+
+def rows(first: int, count: int) -> pa.RecordBatch:
+    """Events of which each came an hour after the one before."""
+    times = [BEGAN + timedelta(hours=number) for number in range(first, first + count)]
+    columns: dict[str, Any] = {name: [None] * count for name in schema_of("events").names}
+    columns |= {
+        "id": list(range(first, first + count)),
+        "type": ["a"] * count,
+        "payload": ["{}"] * count,
+        "queue": ["work"] * count,
+        "created_at": times,
+        "position": list(range(first, first + count)),
+        "day": [moment.date() for moment in times],
+    }
+    return pa.RecordBatch.from_pydict(columns, schema=schema_of("events"))
+
+
+def write(table: LakeTable, *batches: pa.RecordBatch) -> list[FileEntry]:
+    return list(write_day_files(batches, *table.filesystem(), name="part-1-0"))
+
+
+def ids(table: LakeTable) -> list[int]:
+    return sorted(table.open().to_pyarrow_table(columns=["id"])["id"].to_pylist())
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> LakeTable:
+    return LakeTable(str(tmp_path / "events"), schema_of("events"))
+
+
+def test_a_copy_is_a_file_a_day_and_one_commit(table: LakeTable) -> None:
+    assert (table.exists, table.last_number("hub/events")) == (False, 0)
+    entries = write(table, rows(0, 2), rows(2, 30))
+    assert [(entry.day, entry.rows) for entry in entries] == [("2026-03-01", 1), ("2026-03-02", 24), ("2026-03-03", 7)]
+    assert table.commit(entries, source="hub/events", number=1)
+    assert ids(table) == list(range(32))
+    assert table.open().to_pyarrow_table(filters=[("day", "=", date(2026, 3, 1))]).num_rows == 1
+    assert table.describe() | {"bytes": 0} == {"version": 0, "files": 3, "bytes": 0, "rows": 32}
+
+
+def test_a_number_is_committed_once(table: LakeTable) -> None:
+    for number in (1, 2):
+        assert table.commit(write(table, rows(number * 10, 2)), source="hub/events", number=number)
+        assert not table.commit(write(table, rows(number * 10, 2)), source="hub/events", number=number)
+    assert not table.commit(write(table, rows(10, 2)), source="hub/events", number=1)
+    assert ids(table) == [10, 11, 20, 21]
+    assert table.last_number("hub/events") == 2
+    assert table.last_number("another/events") == 0
+    assert table.commit(write(table, rows(90, 1)), source="another/events", number=1)
+
+
+def test_files_without_a_commit_are_not_seen_and_are_cleaned_up(table: LakeTable, tmp_path: Path) -> None:
+    table.commit(write(table, rows(0, 3)), source="hub/events", number=1)
+    orphans = write(table, rows(100, 3))
+    assert ids(table) == [0, 1, 2]
+    table.clean(keep_hours=0)
+    assert ids(table) == [0, 1, 2]
+    assert not any((tmp_path / "events" / entry.path).exists() for entry in orphans)
+
+
+def test_an_empty_copy_counts_as_well(table: LakeTable) -> None:
+    assert table.commit([], source="hub/events", number=1)
+    assert table.last_number("hub/events") == 1
+    assert ids(table) == []
+
+
+def test_statistics_let_readers_leave_files_out(table: LakeTable) -> None:
+    table.commit(write(table, rows(0, 50)), source="hub/events", number=1)
+    adds = table.open().get_add_actions(flatten=True)
+    found = dict(
+        zip(
+            adds["partition.day"].to_pylist(),
+            zip(adds["min.id"].to_pylist(), adds["max.id"].to_pylist(), strict=True),
+            strict=True,
+        )
+    )
+    assert found[date(2026, 3, 2)] == (1, 24)
+    assert adds["null_count.id"].to_pylist() == [0, 0, 0, 0]
+
+
+def test_a_new_column_is_added_and_old_rows_have_none(table: LakeTable) -> None:
+    table.commit(write(table, rows(0, 2)), source="hub/events", number=1)
+    schema = table.schema.insert(table.schema.get_field_index("day"), pa.field("colour", pa.string()))
+    newer = LakeTable(table.url, schema)
+    batch = rows(2, 2)
+    place = schema.get_field_index("colour")
+    coloured = pa.RecordBatch.from_arrays(
+        [*batch.columns[:place], pa.array(["red", "blue"]), *batch.columns[place:]], schema=schema
+    )
+    assert newer.commit(write(newer, coloured), source="hub/events", number=2)
+    found = newer.open().to_pyarrow_table(columns=["id", "colour"]).sort_by("id")
+    assert found["colour"].to_pylist() == [None, None, "red", "blue"]
+
+
+def test_compaction_changes_files_but_not_rows(table: LakeTable) -> None:
+    for number in range(1, 6):
+        table.commit(write(table, rows(number * 2, 2)), source="hub/events", number=number)
+    before = table.describe()
+    table.compact()
+    after = table.describe()
+    assert (after["rows"], after["files"] < before["files"]) == (before["rows"], True)
+    assert ids(table) == list(range(2, 12))
+    assert table.last_number("hub/events") == 5
