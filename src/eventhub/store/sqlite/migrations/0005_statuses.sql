@@ -30,20 +30,23 @@ SELECT e.id, CASE
 FROM eventhub_events e;
 
 -- Every event with something open, once: leased when any of its deliveries is, else as its work stands, else waiting
--- when all its messages are. For counting; the type costs nothing where nobody asks for it.
-CREATE VIEW eventhub_open_events AS
+-- when all its messages are. For counting, those with open work and the others apart: as one, the type of each would be
+-- looked up, whoever asks for it.
+CREATE VIEW eventhub_open_work AS
 SELECT d.event_id AS id, d.route, (SELECT e.type FROM eventhub_events e WHERE e.id = d.event_id) AS type,
        CASE WHEN d.event_id IN (SELECT m.event_id FROM eventhub_deliveries m INDEXED BY eventhub_deliveries_leased
                                 WHERE m.state = 1 AND m.subscriber IS NOT NULL) THEN 1 ELSE d.state END AS state
-FROM eventhub_deliveries d NOT INDEXED WHERE d.subscriber IS NULL AND d.state <> 4
-UNION ALL
-SELECT b.event_id, e.route, e.type, CASE WHEN b.leased THEN 1 WHEN b.waiting THEN 3 ELSE 0 END
+FROM eventhub_deliveries d NOT INDEXED WHERE d.subscriber IS NULL AND d.state <> 4;
+CREATE VIEW eventhub_open_broadcasts AS
+SELECT b.event_id AS id, e.route, e.type, CASE WHEN b.leased THEN 1 WHEN b.waiting THEN 3 ELSE 0 END AS state
 FROM (SELECT m.event_id, max(m.state = 1) AS leased, min(m.state = 3) AS waiting
       FROM (SELECT event_id, state FROM eventhub_deliveries WHERE subscriber IS NOT NULL AND state <> 4
             UNION ALL SELECT event_id, CASE WHEN due IS NULL THEN 0 ELSE 3 END FROM eventhub_fanout) m
       GROUP BY m.event_id) b
 CROSS JOIN eventhub_events e ON e.id = b.event_id
 WHERE NOT EXISTS (SELECT 1 FROM eventhub_deliveries w WHERE w.id = b.event_id AND +w.state <> 4);
+CREATE VIEW eventhub_open_events AS
+SELECT id, route, state FROM eventhub_open_work UNION ALL SELECT id, route, state FROM eventhub_open_broadcasts;
 
 -- Every event of which nothing is open and something was given up, once. For counting, too.
 CREATE VIEW eventhub_dead_events AS
@@ -62,7 +65,9 @@ WHERE NOT EXISTS (SELECT 1 FROM eventhub_deliveries w WHERE w.id = l.event_id AN
 -- Events that are not completed.
 DROP VIEW eventhub_unfinished;
 CREATE VIEW eventhub_unfinished AS
-SELECT id, route, type FROM eventhub_open_events UNION ALL SELECT id, route, type FROM eventhub_dead_events;
+SELECT id, route, type FROM eventhub_open_work
+UNION ALL SELECT id, route, type FROM eventhub_open_broadcasts
+UNION ALL SELECT id, route, type FROM eventhub_dead_events;
 
 -- An event as people see it: its facts, and where its deliveries stand: the states of the open ones (a marker is as good
 -- as a ready one), the statuses of its dead letters, whether any has completed. The counters are those of the work on it;

@@ -191,7 +191,8 @@ WHERE id IN (SELECT below FROM walk WHERE fits ORDER BY below DESC LIMIT :limit 
 -- name: count_recent
 -- Completed is what is left when the unfinished are taken away, which need not be looked for one by one.
 SELECT (SELECT count(*) FROM eventhub_events)
-       - CASE WHEN :completed THEN (SELECT count(*) FROM eventhub_unfinished) ELSE 0 END;
+       - CASE WHEN :completed THEN (SELECT count(*) FROM eventhub_open_events) + (SELECT count(*) FROM eventhub_dead_events)
+              ELSE 0 END;
 
 -- name: count_routed
 SELECT (SELECT count(*) FROM eventhub_events WHERE route IN (SELECT value FROM carray(:routes)))
@@ -205,9 +206,12 @@ SELECT (SELECT count(*) FROM eventhub_events INDEXED BY eventhub_events_type
                                     WHERE type = :type AND route IN (SELECT value FROM carray(:routes))) ELSE 0 END;
 
 -- name: count_pending
-SELECT count(*) FROM eventhub_open_events o
-WHERE o.state <> 1 AND (NOT :routed OR o.route IN (SELECT value FROM carray(:routes)))
-  AND (:type IS NULL OR :type = o.type);
+SELECT (SELECT count(*) FROM eventhub_open_work o
+        WHERE o.state <> 1 AND (NOT :routed OR o.route IN (SELECT value FROM carray(:routes)))
+          AND (:type IS NULL OR :type = o.type))
+       + (SELECT count(*) FROM eventhub_open_broadcasts o
+          WHERE o.state <> 1 AND (NOT :routed OR o.route IN (SELECT value FROM carray(:routes)))
+            AND (:type IS NULL OR :type = o.type));
 
 -- name: count_leased
 SELECT count(DISTINCT h.event_id) FROM eventhub_deliveries h INDEXED BY eventhub_deliveries_leased
