@@ -23,9 +23,11 @@ from tests.postgres_cluster import PostgresCluster
 pytestmark = [pytest.mark.alone]
 
 WAITING = int(os.environ.get("EVENTHUB_HOT_KEY", "20000"))
-LEAST = float(os.environ.get("EVENTHUB_LEAST_SHARE", "0.75"))
-"""Of the rate without the hot key; low, for the machine has other things to do, too."""
-TURNS = 6
+LEAST = 0.9
+"""Of the rate without the hot key."""
+TURNS = 5
+MOST_TURNS = 3 * TURNS
+"""A machine that has other things to do, too, gets more of them before it is judged."""
 BURST = 1000
 KEYS = 100
 HOT = "hot"
@@ -106,10 +108,13 @@ async def test_other_keys_keep_their_rate_beside_a_hot_one(urls: tuple[str, str]
         for site in sites:
             await site.measure()  # to get warm
             site.rates.clear()
-        for turn in range(TURNS):
+        share = 0.0
+        for turn in range(MOST_TURNS):
             for site in sites if turn % 2 else reversed(sites):
                 await site.measure()
-        share = median(hot.rates) / median(cold.rates)
+            share = median(hot.rates) / median(cold.rates)
+            if turn >= TURNS - 1 and share >= LEAST:
+                break
         say(
             f"{WAITING:,} waiting: {median(hot.rates):.0f} messages/s beside them, {median(cold.rates):.0f} without, "
             f"{share:.1%}"

@@ -88,3 +88,19 @@ def test_a_probe_is_never_more_than_one_although_the_row_is_read_again():
     one.taken(1)
     one.update(msgspec.structs.replace(row(circuit="open"), circuit_opens=2), ready(), most=4, resting=5.0)
     assert one.room == 0
+
+
+def test_who_has_not_answered_soon_is_slow():
+    one, slow = line(), []
+    slow.append(one.slow)  # nobody knows yet
+    one.taken(2)
+    one.ended(delivered=True, seconds=0.1)
+    slow.append(one.slow)
+    one._moved -= 5.0
+    slow.append(one.slow)  # something is under way and nothing ends
+    one.ended(delivered=False, seconds=5.1)
+    slow.append(one.slow)
+    one.taken(1)
+    one.ended(delivered=False, seconds=0.1)
+    slow.append(one.slow)  # to refuse is an answer
+    assert slow == [True, False, True, True, False]

@@ -9,11 +9,11 @@ from eventhub.hub.pace import Tokens, share_of, shared_out
 
 
 class Line:
-    def __init__(self, room: int, in_flight: int = 0, *, hungry: bool = False) -> None:
-        self.room, self.in_flight, self.hungry = room, in_flight, hungry
+    def __init__(self, room: int, in_flight: int = 0, *, hungry: bool = False, slow: bool = False) -> None:
+        self.room, self.in_flight, self.hungry, self.slow = room, in_flight, hungry, slow
 
 
-lines = st.builds(Line, st.integers(0, 50), st.integers(0, 20), hungry=st.booleans())
+lines = st.builds(Line, st.integers(0, 50), st.integers(0, 20), hungry=st.booleans(), slow=st.booleans())
 
 
 @given(st.lists(lines, max_size=40), st.integers(1, 600), st.integers(0, 1000))
@@ -40,6 +40,24 @@ def test_a_line_that_hangs_never_takes_the_places_of_others():
     given_out = {id(line): count for line, count in shared_out([hanging, *others], 500, 0)[0]}
     assert id(hanging) not in given_out
     assert all(given_out[id(line)] >= 9 for line in others)
+
+
+@given(st.lists(lines, max_size=40), st.integers(1, 600))
+def test_however_many_are_slow_they_leave_places_to_those_who_are_not(several: list[Line], places: int):
+    for line in several:
+        line.in_flight = 0
+    for turn in range(10):
+        for line, count in shared_out(several, places, turn)[0]:
+            if line.hungry:
+                line.room, line.in_flight = line.room - count, line.in_flight + count
+    slow = [line for line in several if line.slow and line.hungry]
+    assert sum(line.in_flight for line in slow) <= places - places // 2 + len(slow)
+
+
+def test_one_that_hangs_with_many_others_has_one_place_and_a_quick_one_as_many_as_it_can_use():
+    hanging = [Line(room=32, in_flight=10, hungry=True, slow=True) for _ in range(25)]
+    late, quick = Line(room=32, hungry=True, slow=True), Line(room=32, hungry=True)
+    assert dict(shared_out([*hanging, late, quick], 500, 0)[0]) == {late: 1, quick: 18}
 
 
 def test_a_single_busy_line_gets_most_beside_many_quiet_ones():

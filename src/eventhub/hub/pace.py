@@ -12,8 +12,8 @@ __all__ = ["Hungry", "Tokens", "share_of", "shared_out"]
 RESERVE: Final = 8
 """One place in so many is never given to the same line: one that hangs must leave some to others."""
 QUICK_SHARE: Final = 2
-"""One place in so many is for those who answer soon, and for one request to each of the others. Half of the places: many
-small claims cost more than few large ones, so with a handful of places they would be served, but half as fast."""
+"""One place in so many is for those who answer soon, and for one request to each of the others. Fewer would serve them,
+but in many small claims, which cost more than few large ones."""
 QUIET_SHARE: Final = 4
 """One free place in so many is for those who had nothing waiting at the last look."""
 BURST_SECONDS: Final = 1.0
