@@ -49,6 +49,8 @@ class Line:
         self.hungry = False
         """The last claim brought all that there was room for: more may wait."""
         self.probing = False
+        self.tripping = False
+        """The circuit is being opened: nothing more is taken until it is known how that went."""
         self._answers = False
         self._moved = 0.0
         self._rules = rules
@@ -62,6 +64,7 @@ class Line:
         """The subscriber as it is now; ``most`` is this dispatcher's part, ``resting`` how long the circuit rests."""
         begins_anew = (self.open and row.circuit == "closed") or self.row.status != row.status
         self.row, self.ready = row, ready
+        self.tripping = False
         self._most = most
         self._rest_until = time.monotonic() + resting
         share = most / max(1, ready.subscriber.max_in_flight)
@@ -76,7 +79,7 @@ class Line:
 
     @property
     def open(self) -> bool:
-        return self.row.circuit == "open"
+        return self.tripping or self.row.circuit == "open"
 
     @property
     def longest_request(self) -> float:
@@ -137,6 +140,7 @@ class Line:
             self._failing_since = time.monotonic()
         self._failures += 1
         lasting = time.monotonic() - self._failing_since
-        return (
-            not self.open and self._failures >= self._rules.failures and lasting >= self._rules.lasting.total_seconds()
-        )
+        if self.open or self._failures < self._rules.failures or lasting < self._rules.lasting.total_seconds():
+            return False
+        self.tripping = True
+        return True

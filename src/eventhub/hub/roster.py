@@ -109,9 +109,10 @@ class Roster:
 
     async def trip(self, line: Line) -> bool:
         """Let everybody leave this subscriber alone for a while."""
-        opened = await self._store.open_circuit(line.row.id, self._rules.rest_after(line.row.circuit_opens))
-        self._look_at = 0.0
-        return opened
+        try:
+            return await self._store.open_circuit(line.row.id, self._rules.rest_after(line.row.circuit_opens))
+        finally:
+            self._look_at = self._read_at = 0.0  # the line is as it was until it is read again
 
     async def probe(self) -> None:
         """Where the rest is over, and nobody else does, try one message."""
