@@ -36,7 +36,8 @@ async def settled(hub: Hub, event_id: int) -> Status:
         now = await status(hub, event_id)
         return now if now not in (Status.PENDING, Status.PROCESSING) else None
 
-    return await until(ended)
+    found: Status = await until(ended)
+    return found
 
 
 async def test_a_webhook_arrives_signed_and_its_event_is_complete(hub: Hub, receiver: Receiver) -> None:
