@@ -1,0 +1,98 @@
+"""What the data source asks of a database, whichever engine it is; each call stands for itself and can be repeated."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from eventhub.errors import SettingsError
+from eventhub.pipeline.source.conditions import Condition
+from eventhub.pipeline.source.tables import Column
+from eventhub.store.ledger import Dataset
+from eventhub.store.opening import shown
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+__all__ = ["NEEDED_SCHEMA", "Blocks", "Database", "Slice", "Visible", "open_database"]
+
+NEEDED_SCHEMA: Final = 7
+"""The migration that brought what is read here."""
+
+
+class Visible(msgspec.Struct, frozen=True):
+    """Which rows a read may see, so that all its parts see the same: positions from ``first`` to below ``last``.
+
+    ``without`` are transactions between that were still open.
+    """
+
+    first: int = 0
+    last: int | None = None
+    without: tuple[int, ...] = ()
+
+
+class Blocks(msgspec.Struct, frozen=True):
+    """A part of a relation: blocks from ``first`` to below ``last``, or to its end."""
+
+    relation: str
+    first: int
+    last: int | None
+
+
+class Slice(msgspec.Struct, frozen=True):
+    """What one task reads: rows that may be seen and meet the conditions, of the blocks, or of the whole table."""
+
+    table: Dataset
+    visible: Visible
+    conditions: tuple[Condition, ...] = ()
+    blocks: tuple[Blocks, ...] = ()
+
+
+class Database(ABC):
+    """A database to read from. Errors are EventHubError with the remedy."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    @abstractmethod
+    def origin(self) -> str:
+        """Where positions come from; also checks that the database can be used at all."""
+
+    @abstractmethod
+    def current(self, table: Dataset) -> Visible:
+        """All that is committed now."""
+
+    @abstractmethod
+    def horizon(self, table: Dataset) -> int:
+        """The position below which nothing will be committed any more."""
+
+    @abstractmethod
+    def after(self, table: Dataset, first: int, last: int, rows: int) -> int:
+        """The position up to which there are about ``rows`` rows from ``first``, at most ``last``."""
+
+    @abstractmethod
+    def slices(self, whole: Slice, partitions: int | None) -> list[Slice]:
+        """The read in parts for tasks; without a wish as many as there are cores, and one for what is small."""
+
+    @abstractmethod
+    def read(self, part: Slice, columns: Sequence[Column]) -> Iterator[pa.RecordBatch]:
+        """The rows of a part, in Arrow batches."""
+
+
+def open_database(url: str) -> Database:
+    """The database that the URL names; nothing is connected yet."""
+    scheme = url.partition("://")[0] if "://" in url else ""
+    if scheme in ("postgresql", "postgres"):
+        from eventhub.pipeline.source.postgres import PostgresDatabase
+
+        return PostgresDatabase(url)
+    if scheme in ("", "sqlite"):
+        from eventhub.pipeline.source.sqlite import SqliteDatabase
+
+        return SqliteDatabase(url)
+    raise SettingsError(
+        f"{shown(url)} is no database: give postgresql://user@host/database or the path of an SQLite file."
+    )

@@ -1,0 +1,207 @@
+"""PostgreSQL as a source: Arrow from the server to Spark, in parts that all see the same rows."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
+
+import adbc_driver_manager
+import pyarrow as pa
+from adbc_driver_postgresql import StatementOptions, dbapi
+
+from eventhub.errors import EventHubError, SchemaMismatch, StoreError, StoreReadOnly, StoreUnavailable
+from eventhub.pipeline.source.database import NEEDED_SCHEMA, Blocks, Database, Slice, Visible
+from eventhub.pipeline.source.postgres.statements import select
+from eventhub.pipeline.source.tables import Column, arrow_schema
+from eventhub.store.ledger import Dataset
+from eventhub.store.opening import shown
+from eventhub.store.queries import load_queries
+
+__all__ = ["PostgresDatabase", "connected"]
+
+SQL = load_queries("eventhub.pipeline.source.postgres")
+OLDEST_SERVER: Final = 14
+CONNECT_SECONDS: Final = 10
+BATCH_BYTES: Final = 4 << 20
+SMALL: Final = 50_000
+"""So many rows are read by one task: more of them would take longer to start."""
+BLOCKS_EACH: Final = 1024
+"""Blocks of 8 kB that are worth a task of their own."""
+FIRST_STRETCH: Final = 256
+_ROWS_READ: Final = {"events": SQL.counts_events, "event_log": SQL.counts_event_log}
+_BLOCKS: Final = {"events": SQL.blocks_events, "event_log": SQL.blocks_event_log}
+_RESTORED: Final = {"events": SQL.restored_events, "event_log": SQL.restored_event_log}
+
+
+class PostgresDatabase(Database):
+    """Positions are transaction numbers. Nothing is held open between calls, so no snapshot keeps vacuum waiting."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        self._stretch = FIRST_STRETCH
+
+    def origin(self) -> str:
+        with connected(self.url) as connection:
+            _check(connection, self.url)
+            return str(_value(connection, SQL.origin))
+
+    def current(self, table: Dataset) -> Visible:
+        with connected(self.url) as connection:
+            _check(connection, self.url)
+            if _value(connection, _RESTORED[table]):
+                return Visible()  # the numbers of restored rows say nothing: each part sees what it sees
+            ((last, still_open),) = _rows(connection, SQL.snapshot)
+        without = tuple(int(number) for number in still_open.split(",")) if still_open else ()
+        return Visible(last=last, without=without)
+
+    def horizon(self, table: Dataset) -> int:
+        with connected(self.url) as connection:
+            if _value(connection, _RESTORED[table]):
+                raise SchemaMismatch(
+                    f"{shown(self.url)} was restored from a dump: rows of {table} carry transaction numbers of another "
+                    "server, so that new ones cannot be told from old ones. Set xid = "
+                    f"pg_current_xact_id()::text::bigint in all rows of eventhub.{table}, and start "
+                    " with a new checkpoint."
+                )
+            return int(_value(connection, SQL.horizon))
+
+    def after(self, table: Dataset, first: int, last: int, rows: int) -> int:
+        """A transaction is never cut in two: at least one is taken, however large."""
+        found = 0
+        with connected(self.url) as connection:
+            while first < last:
+                end = min(first + self._stretch, last)
+                for position, count in _rows(connection, _ROWS_READ[table].format(first=int(first), last=int(end))):
+                    if found and found + count > rows:
+                        self._stretch = max(self._stretch // 2, 1)
+                        return int(position)
+                    found += count
+                first, self._stretch = end, self._stretch * 2
+                if found >= rows:
+                    return first
+        return last
+
+    def slices(self, whole: Slice, partitions: int | None) -> list[Slice]:
+        with connected(self.url) as connection:
+            if partitions == 1 or (partitions is None and _estimate(connection, whole) < SMALL):
+                return [whole]
+            relations = _rows(connection, _BLOCKS[whole.table])
+        total = sum(blocks for _, blocks in relations)
+        wanted = partitions or min(os.cpu_count() or 1, max(total // BLOCKS_EACH, 1))
+        if wanted == 1 or not total:
+            return [whole]
+        return [
+            Slice(whole.table, whole.visible, whole.conditions, blocks)
+            for blocks in _shared_out(relations, total, wanted)
+        ]
+
+    def read(self, part: Slice, columns: Sequence[Column]) -> Iterator[pa.RecordBatch]:
+        schema = arrow_schema(columns)
+        with connected(self.url) as connection:
+            for blocks in part.blocks or (None,):
+                with connection.cursor() as cursor:
+                    cursor.adbc_statement.set_options(
+                        **{StatementOptions.BATCH_SIZE_HINT_BYTES.value: str(BATCH_BYTES)}
+                    )
+                    cursor.execute(select(part, columns, blocks))
+                    for batch in cursor.fetch_record_batch():
+                        if batch.num_rows:
+                            yield batch if batch.schema.equals(schema) else batch.cast(schema)
+
+
+def _shared_out(relations: Sequence[tuple[str, int]], total: int, wanted: int) -> list[tuple[Blocks, ...]]:
+    """All blocks in ``wanted`` parts of about the same size; the last of a relation reads what was added meanwhile."""
+    each = math.ceil(total / wanted)
+    parts: list[list[Blocks]] = [[]]
+    room = each
+    for relation, blocks in relations:
+        first = 0
+        while True:
+            if not room:
+                parts.append([])
+                room = each
+            taken = min(room, blocks - first)
+            ends = first + taken >= blocks
+            parts[-1].append(Blocks(relation, first, None if ends else first + taken))
+            first, room = first + taken, room - taken
+            if ends:
+                break
+    return [tuple(part) for part in parts]
+
+
+def _estimate(connection: Any, whole: Slice) -> float:
+    """How many rows the planner expects."""
+    columns: Sequence[Column] = (Column("one", "integer", "1"),)
+    plan = _value(connection, f"EXPLAIN (FORMAT JSON) {select(whole, columns)}")
+    return float(json.loads(plan)[0]["Plan"]["Plan Rows"])
+
+
+def _check(connection: Any, url: str) -> None:
+    ((server, has_tables),) = _rows(connection, SQL.about)
+    if server // 10_000 < OLDEST_SERVER:
+        raise StoreError(
+            f"{shown(url)} is PostgreSQL {server // 10_000}; "
+            f"eventhub needs {OLDEST_SERVER} or newer. Upgrade the server."
+        )
+    version = _value(connection, SQL.schema_version) if has_tables else None
+    if version is None:
+        raise SchemaMismatch(
+            f"{shown(url)} has no tables of eventhub. Check the URL, or run `eventhub migrate` against it."
+        )
+    if version < NEEDED_SCHEMA:
+        raise SchemaMismatch(
+            f"{shown(url)} has tables of version {version}; version {NEEDED_SCHEMA} or newer is needed. "
+            "Run `eventhub migrate` against this database."
+        )
+
+
+def _rows(connection: Any, query: str) -> list[tuple[Any, ...]]:
+    with connection.cursor() as cursor:
+        cursor.adbc_statement.set_options(**{StatementOptions.USE_COPY.value: "false"})  # not all can be copied
+        cursor.execute(query)
+        return list(cursor.fetchall())
+
+
+def _value(connection: Any, query: str) -> Any:
+    rows = _rows(connection, query)
+    return rows[0][0] if rows else None
+
+
+@contextmanager
+def connected(url: str) -> Iterator[Any]:
+    """A connection for a moment; what goes wrong is told in our words, never with the password."""
+    joint = "&" if "?" in url else "?"
+    patient = url if "connect_timeout=" in url else f"{url}{joint}connect_timeout={CONNECT_SECONDS}"
+    try:
+        with dbapi.connect(patient, autocommit=True) as connection:
+            with connection.cursor() as cursor:
+                cursor.execute("SET jit = off")
+            yield connection
+    except EventHubError:
+        raise
+    except adbc_driver_manager.Error as error:
+        raise _ours(error, url) from None
+
+
+def _ours(error: Any, url: str) -> StoreError:
+    state = error.sqlstate or ""
+    words = " ".join(str(error).split())
+    text = f"{shown(url)}: {words}." if "password=" not in words and url not in words else f"{shown(url)}:"
+    if state.startswith("28"):
+        return StoreUnavailable(f"{text} The login was refused: check user and password.")
+    if state == "3D000":
+        return StoreUnavailable(f"{text} Create the database first, such as with createdb.")
+    if state == "42501":
+        return StoreReadOnly(f"{text} Grant the user the right to read the schema eventhub.")
+    if state in ("42P01", "42703", "3F000"):
+        return SchemaMismatch(f"{text} Run `eventhub migrate` against this database.")
+    if not state or state.startswith(("08", "57P")):
+        return StoreUnavailable(
+            f"{text} The database cannot be reached: check that the server runs and accepts "
+            "connections, then try again."
+        )
+    return StoreError(f"{text} This is unexpected; please report it with this message.")

@@ -1,0 +1,198 @@
+"""Writing: every row becomes an event, published in bulk by the store itself, and once however often a task is tried.
+
+Which rows are the same again is told by their idempotency keys. Where a row brings none, one is derived from where the
+row comes from – the query and epoch, or the run, and the partition – and from what it says; of rows in one partition
+that say the same, each counts. A task that is tried again, also in another order, so finds its rows published already.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from hashlib import blake2b
+from typing import Any, Final
+from uuid import uuid4
+
+import msgspec
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
+from pyspark.sql.types import ArrayType, DataType, IntegralType, MapType, StringType, StructType, TimestampType
+
+from eventhub.core.strict_json import load
+from eventhub.errors import EventHubError, InvalidEventError, SettingsError
+from eventhub.pipeline.source.options import WriteOptions
+from eventhub.store.composing import Composer
+from eventhub.store.opening import open_store
+from eventhub.store.values import NewEvent
+
+__all__ = ["BatchWriter", "StreamWriter", "check_columns"]
+
+_QUERY: Final = "sql.streaming.queryId"
+_EPOCH: Final = "streaming.sql.batchId"
+_TEXTS: Final = ("title", "description", "ordering_key", "idempotency_key")
+_COLUMNS: Final[dict[str, tuple[type[DataType], ...]]] = {
+    "type": (StringType,),
+    "payload": (StringType,),
+    "metadata": (StringType, MapType),
+    "tags": (StringType, ArrayType),
+    **dict.fromkeys(_TEXTS, (StringType,)),
+    "priority": (IntegralType,),
+    "deliver_at": (TimestampType,),
+}
+_NEEDED: Final = ("type", "payload")
+
+
+class Written(WriterCommitMessage):
+    """What a task published, and how many of these were there already."""
+
+    def __init__(self, events: int, duplicates: int) -> None:
+        self.events = events
+        self.duplicates = duplicates
+
+
+def check_columns(schema: StructType, options: WriteOptions) -> None:
+    """Say before anything is written what the rows lack, or have too much."""
+    found = {field.name: field.dataType for field in schema.fields}
+    keyed = options.idempotency not in ("derived", "none")
+    if keyed and not isinstance(found.pop(options.idempotency, None), StringType):
+        raise SettingsError(
+            f"idempotency is {options.idempotency!r}, and there is no such column of strings; "
+            "name a column, or give derived or none."
+        )
+    missing = [name for name in _NEEDED if name not in found]
+    if missing:
+        raise SettingsError(
+            f"The rows have no column {' and no '.join(missing)}; an event needs both type and payload."
+        )
+    unknown = sorted(found.keys() - _COLUMNS.keys())
+    if unknown:
+        raise SettingsError(
+            f"The rows have columns that an event has not: {', '.join(unknown)}. "
+            f"Drop them; there are {', '.join(_COLUMNS)}."
+        )
+    for name, kind in found.items():
+        if not isinstance(kind, _COLUMNS[name]):
+            remedy = "; make JSON of it with to_json" if name == "payload" else ""
+            allowed = " or ".join(one.__name__.removesuffix("Type").lower() for one in _COLUMNS[name])
+            raise SettingsError(f"The column {name} is {kind.simpleString()}; it must be {allowed}{remedy}.")
+
+
+class BatchWriter(DataSourceArrowWriter):
+    """Publishes a DataFrame; with the same ``run`` as before, what was published before is not published again."""
+
+    def __init__(self, options: WriteOptions) -> None:
+        self._options = options
+        self._run = options.run or uuid4().hex
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        return _publish(iterator, self._options, f"run/{self._run}/{_context().partitionId()}")
+
+
+class StreamWriter(DataSourceStreamArrowWriter):
+    """Publishes each micro-batch, keyed by the query and its epoch, which outlive restarts."""
+
+    def __init__(self, options: WriteOptions) -> None:
+        self._options = options
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        context = _context()
+        query, epoch = context.getLocalProperty(_QUERY), context.getLocalProperty(_EPOCH)
+        if query is None or epoch is None:
+            raise EventHubError("Spark did not say which query and epoch this is; nothing was published.")
+        return _publish(iterator, self._options, f"query/{query}/{epoch}/{context.partitionId()}")
+
+
+def _context() -> TaskContext:
+    context = TaskContext.get()
+    if context is None:
+        raise EventHubError("Rows are written by Spark's tasks only.")
+    return context
+
+
+def _publish(batches: Iterable[pa.RecordBatch], options: WriteOptions, place: str) -> Written:
+    return asyncio.run(_published(batches, options, place))
+
+
+async def _published(batches: Iterable[pa.RecordBatch], options: WriteOptions, place: str) -> Written:
+    """While one batch is being stored, the next one is made ready."""
+    composer = Composer(options.queue, max_attempts=options.max_attempts)
+    keys = _Keys(options.idempotency, place)
+    events = duplicates = 0
+    async with open_store(options.url) as store:
+        storing: asyncio.Task[list[Any]] | None = None
+        try:
+            for rows in _chunks(batches, options.batch):
+                composed = _composed(composer, keys, rows, options)
+                if storing is not None:
+                    duplicates += sum(one.duplicate for one in await storing)
+                storing = asyncio.create_task(store.publish(composed))
+                await asyncio.sleep(0)  # let it reach the server
+                events += len(composed)
+            if storing is not None:
+                duplicates += sum(one.duplicate for one in await storing)
+        finally:
+            if storing is not None and not storing.done():
+                storing.cancel()
+    return Written(events, duplicates)
+
+
+def _chunks(batches: Iterable[pa.RecordBatch], size: int) -> Iterator[list[dict[str, Any]]]:
+    for batch in batches:
+        for first in range(0, batch.num_rows, size):
+            yield batch.slice(first, size).to_pylist()
+
+
+def _composed(composer: Composer, keys: _Keys, rows: Sequence[dict[str, Any]], options: WriteOptions) -> list[NewEvent]:
+    events = composer.many([_event(row, keys) for row in rows])
+    for event in events:
+        event.work, event.broadcast = options.work, options.broadcast
+    return events
+
+
+def _event(row: dict[str, Any], keys: _Keys) -> dict[str, Any]:
+    key = keys.of(row)
+    event = {name: value for name, value in row.items() if value is not None}
+    if row["payload"] is None or row["type"] is None:
+        raise InvalidEventError(
+            f"A row has no {'type' if row['type'] is None else 'payload'}; JSON's null is the text null."
+        )
+    event["payload"] = load(row["payload"])
+    for name, read in _READ.items():
+        if name in event:
+            event[name] = read(event[name])
+    if key is not None:
+        event["idempotency_key"] = key
+    return event
+
+
+def _metadata(value: Any) -> Any:
+    """A map comes as pairs, a text as JSON."""
+    return load(value) if isinstance(value, str) else dict(value)
+
+
+_READ: Final[Mapping[str, Callable[[Any], Any]]] = {"metadata": _metadata}
+
+
+class _Keys:
+    """Idempotency keys: from a column, or derived."""
+
+    def __init__(self, idempotency: str, place: str) -> None:
+        self._column = None if idempotency in ("derived", "none") else idempotency
+        self._derives = idempotency != "none"
+        self._place = place.encode()
+        self._seen: Counter[bytes] = Counter()
+
+    def of(self, row: dict[str, Any]) -> str | None:
+        """The key of a row, whose own column is taken out of it."""
+        if self._column is not None:
+            named: str | None = row.pop(self._column)
+            if named is not None:
+                return named
+        if not self._derives or row.get("idempotency_key") is not None:
+            return None
+        said = blake2b(msgspec.json.encode(row), digest_size=16, key=self._place[-64:]).digest()
+        self._seen[said] += 1
+        found = blake2b(said, digest_size=16, key=self._place[-64:], salt=self._seen[said].to_bytes(8, "big"))
+        return f"spark-{found.hexdigest()}"

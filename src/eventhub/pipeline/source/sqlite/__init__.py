@@ -1,0 +1,142 @@
+"""SQLite as a source: read through the same library as everything else, in parts by ids.
+
+Never through another build of SQLite: two of them in one process, or of different age on one file, can damage it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from itertools import islice, pairwise
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import unquote, urlsplit
+
+import apsw
+import pyarrow as pa
+
+from eventhub.errors import SchemaMismatch, StoreUnavailable
+from eventhub.pipeline.source.conditions import Condition
+from eventhub.pipeline.source.database import NEEDED_SCHEMA, Database, Slice, Visible
+from eventhub.pipeline.source.tables import Column, arrow_schema
+from eventhub.store.ledger import Dataset
+from eventhub.store.queries import load_queries
+from eventhub.store.rows import micros
+from eventhub.store.sqlite.connection import check_library, connect, translated
+
+__all__ = ["SqliteDatabase"]
+
+SQL = load_queries("eventhub.pipeline.source.sqlite")
+SMALL: Final = 50_000
+BATCH_ROWS: Final = 8192
+ROUTES: Final = "JOIN eventhub_routes r ON r.id = t.route"
+_HORIZONS: Final = {"events": SQL.horizon_events, "event_log": SQL.horizon_event_log}
+_FIRSTS: Final = {"events": SQL.first_events, "event_log": SQL.first_event_log}
+_AFTER: Final = {"events": SQL.after_events, "event_log": SQL.after_event_log}
+
+
+class SqliteDatabase(Database):
+    """Positions are ids of rows."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        self._path = url
+        if url.startswith("sqlite:"):
+            parts = urlsplit(url)
+            self._path = unquote(parts.netloc + parts.path).removeprefix("/" if "://" in url else "")
+
+    def origin(self) -> str:
+        with self._connected() as connection:
+            self._check(connection)
+            return str(connection.execute(SQL.origin).get)
+
+    def current(self, table: Dataset) -> Visible:
+        with self._connected() as connection:
+            self._check(connection)
+        return Visible(last=self.horizon(table))
+
+    def horizon(self, table: Dataset) -> int:
+        with self._connected() as connection:
+            return int(connection.execute(_HORIZONS[table]).get)
+
+    def after(self, table: Dataset, first: int, last: int, rows: int) -> int:
+        with self._connected() as connection:
+            named = {"first": first, "last": last, "rows": rows}
+            found = connection.execute(_AFTER[table], named).fetchone()
+        return last if found is None else int(found[0])
+
+    def slices(self, whole: Slice, partitions: int | None) -> list[Slice]:
+        with self._connected() as connection:
+            first = int(connection.execute(_FIRSTS[whole.table], {"first": whole.visible.first}).get)
+        last = first if whole.visible.last is None else whole.visible.last
+        wanted = partitions or (1 if last - first < SMALL else os.cpu_count() or 1)
+        wanted = max(min(wanted, last - first), 1)
+        bounds = [first + (last - first) * place // wanted for place in range(wanted + 1)]
+        return [Slice(whole.table, Visible(low, high), whole.conditions) for low, high in pairwise(bounds)]
+
+    def read(self, part: Slice, columns: Sequence[Column]) -> Iterator[pa.RecordBatch]:
+        schema = arrow_schema(columns)
+        query, values = _select(part, columns)
+        with self._connected() as connection:
+            rows = connection.execute(query, values)
+            while batch := list(islice(rows, BATCH_ROWS)):
+                arrays = [
+                    pa.array(column, field.type) for column, field in zip(zip(*batch, strict=True), schema, strict=True)
+                ]
+                yield pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+    def _check(self, connection: apsw.Connection) -> None:
+        try:
+            version = int(connection.execute(SQL.schema_version).get)
+        except apsw.SQLError:
+            raise SchemaMismatch(
+                f"{self._path} has no tables of eventhub. Check the path, or run `eventhub migrate` against it."
+            ) from None
+        if version < NEEDED_SCHEMA:
+            raise SchemaMismatch(
+                f"{self._path} has tables of version {version}; version {NEEDED_SCHEMA} or newer is needed. "
+                "Run `eventhub migrate` against this database."
+            )
+
+    @contextmanager
+    def _connected(self) -> Iterator[apsw.Connection]:
+        check_library()
+        if not Path(self._path).is_file():
+            raise StoreUnavailable(
+                f"There is no file {Path(self._path).absolute()}. "
+                "Give the path of the database as every executor sees it."
+            )
+        connection = connect(self._path, read_only=True)
+        try:
+            with translated(self._path):
+                yield connection
+        finally:
+            connection.close()
+
+
+def _select(part: Slice, columns: Sequence[Column]) -> tuple[str, list[Any]]:
+    """The statement that reads a part; its text is made of known columns only, values are bound."""
+    wanted = ", ".join(column.sqlite for column in columns)
+    joined = ROUTES if any(column.of_route for column in columns) else ""
+    where, values = ["t.id >= ?"], [part.visible.first]
+    if part.visible.last is not None:
+        where.append("t.id < ?")
+        values.append(part.visible.last)
+    for condition in part.conditions:
+        where.append(_compared(condition))
+        values += map(_bound, condition.values)
+    text = f"SELECT {wanted} FROM eventhub_{part.table} t {joined} WHERE {' AND '.join(where)} ORDER BY t.id"  # noqa: S608
+    return text, values
+
+
+def _compared(condition: Condition) -> str:
+    marks = ", ".join("?" * len(condition.values))
+    if condition.operator == "IN":
+        return f"{condition.column.sqlite} IN ({marks})"
+    return f"{condition.column.sqlite} {condition.operator} {marks}"
+
+
+def _bound(value: Any) -> Any:
+    return micros(value.astimezone(UTC)) if isinstance(value, datetime) else value
