@@ -120,7 +120,7 @@ class Dispatcher(Loop):
         lines = self._roster.lines
         await self._roster.probe()
         given, free = shared_out(list(lines.values()), self._tuning.concurrency, self._turn)
-        free = min(free, self._affordable())
+        free = min(free, self._tuning.concurrency - len(self._under_way), self._affordable())
         self._full = not given or free <= 0
         if self._full:
             return 0
@@ -162,10 +162,13 @@ class Dispatcher(Loop):
     def _ended(self, task: asyncio.Task[None]) -> None:
         line, claim = self._under_way.pop(task)
         self._numbers.in_flight -= 1
-        if line.hungry or self._full:
-            self._store.wakeups.wake(HUB)
+        self._wake(line)
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("attempt_broke_off", message_id=claim.held.id, error=str(error), exc_info=error)
+
+    def _wake(self, line: Line) -> None:
+        if line.hungry or self._full:
+            self._store.wakeups.wake(HUB)
 
     # --------------------------------------------------------------- deliver
 
@@ -186,13 +189,14 @@ class Dispatcher(Loop):
             seconds = answer.total_ms / 1000
             subscriber = line.ready.subscriber
             verdict = judge(answer, subscriber, attempts=claim.attempts, roll=random.uniform(-1, 1))  # noqa: S311
-            self._numbers.attempted(answer.status, answer.failure, seconds)
-            detail = story(request, answer, attempt=claim.attempts, worker=worker)
-            again = routes_of(claim.subscriber)[1]
-            accepted = await self._settle(Report(claim.held, verdict.outcome, detail=detail, again=again), until)
             delivered = verdict.delivered
-        finally:
+        finally:  # the place is free for another request while this one's outcome is written
             tripped = line.ended(delivered=delivered, seconds=seconds)
+            self._wake(line)
+        self._numbers.attempted(answer.status, answer.failure, seconds)
+        detail = story(request, answer, attempt=claim.attempts, worker=worker)
+        again = routes_of(claim.subscriber)[1]
+        accepted = await self._settle(Report(claim.held, verdict.outcome, detail=detail, again=again), until)
         self._count(claim, verdict.outcome, accepted=accepted)
         await self._consequences(line, claim, answer, verdict, tripped=tripped)
 
