@@ -23,7 +23,7 @@ from tests.postgres_cluster import PostgresCluster
 
 pytestmark = [pytest.mark.alone]
 
-OUTAGE = float(os.environ.get("EVENTHUB_OUTAGE_SECONDS", "3"))
+OUTAGE = float(os.environ.get("EVENTHUB_OUTAGE_SECONDS", "2"))
 OUTAGES = 2
 LOAD_SECONDS = 1.0
 RECOVERY_SECONDS = 20.0

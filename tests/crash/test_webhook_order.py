@@ -163,4 +163,4 @@ async def test_order_outlasts_failing_consumers_and_thirty_kills(
 async def test_order_outlasts_failing_consumers_and_kills_on_sqlite(
     sqlite_path: Any, nursery: Nursery, seed: int, say: Say
 ) -> None:
-    await _run(f"sqlite:///{sqlite_path}", nursery, seed, say, each=100, processes=1, kills=10)
+    await _run(f"sqlite:///{sqlite_path}", nursery, seed, say, each=200, processes=1, kills=12)

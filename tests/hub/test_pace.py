@@ -75,6 +75,13 @@ def test_the_last_places_are_not_given_to_a_line_that_has_all_the_others():
     assert greedy.in_flight == 350
 
 
+def test_the_odd_places_are_given_too():
+    several = [Line(room=5, hungry=True) for _ in range(30)]
+    hanging = Line(room=0, in_flight=33)
+    given_out = [count for _, count in shared_out([hanging, *several], 100, 3)[0]]
+    assert sorted(given_out) == [2] * 23 + [3] * 7
+
+
 def test_all_get_their_turn_when_there_are_more_lines_than_places():
     several = [Line(room=5, hungry=True) for _ in range(30)]
     served = {id(line) for turn in range(30) for line, _ in shared_out(several, 7, turn)[0]}

@@ -102,9 +102,9 @@ def shared_out(lines: Sequence[H], places: int, turn: int) -> tuple[list[tuple[H
     for_quiet = free // QUIET_SHARE if hungry and quiet else free
     given: list[tuple[H, int]] = []
     left = free - for_quiet if quiet else free
-    each = max(1, left // len(hungry)) if hungry else 0
-    for line, room in _from(hungry, turn):
-        count = min(room, each, left, _allowed(line, for_slow))
+    each, odd = divmod(left, len(hungry)) if hungry else (0, 0)
+    for place, (line, room) in enumerate(_from(hungry, turn)):
+        count = min(room, each + (place < odd), left, _allowed(line, for_slow))
         if count > 0:
             given.append((line, count))
             left -= count
