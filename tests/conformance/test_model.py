@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 import asyncpg
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, multiple, rule, run_state_machine_as_test
@@ -248,6 +249,7 @@ def test_sqlite_does_what_the_model_does() -> None:
 CLEAN = "DELETE FROM eventhub.{}"
 
 
+@pytest.mark.timeout(300)  # thousands of questions, each a round trip
 def test_postgres_does_what_the_model_does(postgres_url: str) -> None:
     with a_loop() as run:
         store: Store = run(open_store(postgres_url).open())
