@@ -3,6 +3,7 @@
 Two databases of one server, one with such a key and one without, do the same work in turns: ABBA…, medians compared.
 """
 
+import asyncio
 import os
 import time
 from collections.abc import Iterator
@@ -31,13 +32,15 @@ MOST_TURNS = 3 * TURNS
 BURST = 1000
 KEYS = 100
 HOT = "hot"
+DATABASES = ("with_hot_key", "without_hot_key")
 
 
 @pytest.fixture
 def urls(postgres: PostgresCluster) -> Iterator[tuple[str, str]]:
     postgres.start()
-    yield postgres.create_database("with_hot_key"), postgres.create_database("without_hot_key")
-    for name in ("with_hot_key", "without_hot_key"):
+    hot, cold = (postgres.create_database(name) for name in DATABASES)
+    yield hot, cold
+    for name in DATABASES:
         postgres.drop_database(name)
 
 
@@ -94,7 +97,9 @@ class Site:
 
 
 @pytest.mark.timeout(600)
-async def test_other_keys_keep_their_rate_beside_a_hot_one(urls: tuple[str, str], nursery: Nursery, say: Say) -> None:
+async def test_other_keys_keep_their_rate_beside_a_hot_one(
+    postgres: PostgresCluster, urls: tuple[str, str], nursery: Nursery, say: Say
+) -> None:
     async with AsyncExitStack() as stack:
         consumer = await stack.enter_async_context(Consumer(_answer))
         sites = []
@@ -105,6 +110,8 @@ async def test_other_keys_keep_their_rate_beside_a_hot_one(urls: tuple[str, str]
             sites.append(site)
         hot, cold = sites
         await hot.heat(WAITING)
+        for database in DATABASES:  # as happens by itself now and then: the statistics know hardly any other key
+            await asyncio.to_thread(postgres.execute, "ANALYZE", database=database)
         for site in sites:
             await site.measure()  # to get warm
             site.rates.clear()
