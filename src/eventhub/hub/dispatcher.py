@@ -125,7 +125,7 @@ class Dispatcher(Loop):
         if self._full:
             return 0
         wanted = [WantedMessages(line.row.id, count) for line, count in given]
-        lease = max(line.ready.subscriber.lease for line, _ in given)
+        lease = max(line.lease for line, _ in given)
         roll = random.random()  # noqa: S311 - fairness, not secrecy
         worker, until = self._roster.worker, time.monotonic() + lease.total_seconds()  # from before the claim
         try:

@@ -63,7 +63,7 @@ class Line:
     def update(self, row: SubscriberRow, ready: ReadySubscriber, *, most: int, resting: float) -> None:
         """The subscriber as it is now; ``most`` is this dispatcher's part, ``resting`` how long the circuit rests."""
         begins_anew = (self.open and row.circuit == "closed") or self.row.status != row.status
-        self.row, self.ready = row, ready
+        self.row, self.ready, self.lease = row, ready, ready.subscriber.lease
         self.tripping = False
         self._most = most
         self._rest_until = time.monotonic() + resting

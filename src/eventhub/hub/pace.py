@@ -14,6 +14,7 @@ RESERVE: Final = 8
 QUICK_SHARE: Final = 2
 """One place in so many is for those who answer soon, and for one request to each of the others. Fewer would serve them,
 but in many small claims, which cost more than few large ones."""
+ALL: Final = 1_000_000
 QUIET_SHARE: Final = 4
 """One free place in so many is for those who had nothing waiting at the last look."""
 BURST_SECONDS: Final = 1.0
@@ -118,7 +119,7 @@ def shared_out(lines: Sequence[H], places: int, turn: int) -> tuple[list[tuple[H
 
 def _allowed(line: Hungry, for_slow: int) -> int:
     """One request may always be under way: nobody becomes quick without."""
-    return max(for_slow, 1 - line.in_flight) if line.slow else line.room
+    return max(for_slow, 1 - line.in_flight) if line.slow else ALL
 
 
 def _from(group: list[tuple[H, int]], turn: int) -> list[tuple[H, int]]:

@@ -315,7 +315,8 @@ class PostgresDelivering(Store):
         if not wanted:
             return []
         routes = await self._numbered([one.subscriber for one in wanted])
-        floors = [tuple(0 if now is not None else self._floors.start(route) for route in pair) for pair in routes]
+        start = self._floors.start if now is None else lambda _: 0
+        floors = [(start(fresh), start(again)) for fresh, again in routes]
         started = time.monotonic()
         rows = await self._read(
             SQL.claim_messages,
