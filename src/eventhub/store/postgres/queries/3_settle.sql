@@ -129,8 +129,10 @@ told AS (
   SELECT id, fence, event_id, subscriber, $11, coalesce($12, now()), detail::json
   FROM hit WHERE detail IS NOT NULL AND subscriber IS NOT NULL),
 parked AS (
-  UPDATE eventhub.deliveries SET state = 4, worker = NULL, due = NULL
-  WHERE ctid = ANY (ARRAY (SELECT tid FROM hit WHERE holds))),
+  UPDATE eventhub.deliveries d SET state = 4, worker = NULL, due = NULL,
+         failures = d.failures + coalesce((SELECT (h.error IS NOT NULL AND h.state = 1)::integer FROM hit h
+                                           WHERE h.id = d.id), 0)
+  WHERE d.ctid = ANY (ARRAY (SELECT tid FROM hit WHERE holds))),
 gone AS (
   DELETE FROM eventhub.deliveries WHERE ctid = ANY (ARRAY (SELECT tid FROM hit WHERE NOT holds))),
 forgotten AS (
