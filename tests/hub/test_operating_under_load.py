@@ -104,6 +104,12 @@ async def idle(store: Store, subscriber: int) -> None:
         await asyncio.sleep(0.005)
 
 
+async def _open(store: Store, subscriber: int) -> int:
+    """What is waiting or under way: a message in the air may fail yet, and wait for an hour."""
+    stats = await store.subscriber_stats(subscriber)
+    return stats.pending + stats.processing
+
+
 # ------------------------------------------------------------ pause and resume
 
 
@@ -131,6 +137,42 @@ async def test_a_pause_holds_and_goes_on_where_it_was(hub: Hub, rival: Hub, stor
     in_order(consumer, "/held", load.ids)
     in_order(consumer, "/other", load.ids)
     assert await store.count_dead(DeadFilter()) == 0
+
+
+# ----------------------------------------------------- retry, skip and unpark
+
+
+async def test_parked_keys_are_retried_skipped_and_unparked_while_others_fly(
+    hub: Hub, rival: Hub, store: Store, consumer: Consumer
+) -> None:
+    """A key whose head failed waits for an hour, unless somebody says otherwise; one whose head is dead, for ever."""
+    patient = {**EAGER, "on_dead": "park", "retry_backoff_seconds": (3600.0,) * 50}
+    view, _ = await hub.subscribers.create(Subscriber(name="one", url=consumer.url("/one"), **patient))
+    load = Load(hub, 400, poisoned=9)
+    loading = asyncio.create_task(load.run())
+    chance, done = random.Random(3), dict[str, set[int]]()
+    acts = {"retry": store.retry_key, "skip": store.skip_key, "unpark": store.unpark_key}
+    end = time.monotonic() + SOON
+    while not loading.done() or await _open(store, view.id) or await store.blocked_keys(view.id):
+        assert time.monotonic() < end, f"{done} of {load.poison}"
+        for blocked in await store.blocked_keys(view.id):
+            if blocked.parked:
+                act = chance.choice(list(acts))
+                assert await acts[act](view.id, blocked.key, by="operator"), act
+                done.setdefault(act, set()).add(blocked.event_id)
+            elif blocked.next_retry_at is not None:
+                assert await store.retry_key(view.id, blocked.key, by="operator")
+        await asyncio.sleep(0.005)
+    await loading
+    assert set(done) == set(acts)
+    assert set().union(*done.values()) == set(load.poison), "each poison parked its key, and nothing else"
+    dropped = done["skip"] | done["unpark"]
+    wanted = [number for number in load.ids if number not in dropped]
+    await until(lambda: consumer.delivered == len(wanted), SOON, "all deliveries")
+    in_order(consumer, "/one", wanted)
+    letters = (await store.dead_letters(DeadFilter(limit=1000))).letters
+    assert {letter.id for letter in letters} == dropped, "what was given up can still be seen"
+    assert await store.blocked_keys(view.id) == []
 
 
 # ---------------------------------------------------------- dead letter queue
