@@ -3,12 +3,14 @@
 import itertools
 import logging
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 import structlog
 
 from tests.postgres_cluster import PostgresCluster
+from tests.ready_databases import create_ready_database
 
 _numbers = itertools.count(1)
 
@@ -22,10 +24,23 @@ def postgres() -> Iterator[PostgresCluster]:
 
 @pytest.fixture
 def postgres_url(postgres: PostgresCluster) -> Iterator[str]:
-    """The URL of a fresh, empty PostgreSQL database; it is dropped afterwards, whoever still uses it."""
+    """The URL of a fresh PostgreSQL database with all tables, empty; it is dropped afterwards, whoever uses it."""
+    with _dropped(postgres) as name:
+        yield create_ready_database(postgres, name)
+
+
+@pytest.fixture
+def bare_postgres_url(postgres: PostgresCluster) -> Iterator[str]:
+    """The URL of a fresh PostgreSQL database without any table."""
+    with _dropped(postgres) as name:
+        yield postgres.create_database(name)
+
+
+@contextmanager
+def _dropped(postgres: PostgresCluster) -> Iterator[str]:
     name = f"test_{next(_numbers)}"
     postgres.start()
-    yield postgres.create_database(name)
+    yield name
     postgres.start()
     postgres.drop_database(name)
 

@@ -82,7 +82,16 @@ async def _is(store: Any, event_id: int, status: Status) -> bool:
     return bool((await store.event(event_id)).status is status)
 
 
-async def test_a_handler_whose_claim_is_lost_is_stopped_and_its_publisher_follows_the_store(make_bus, store) -> None:
+async def test_a_handler_whose_claim_is_lost_is_stopped_and_its_publisher_follows_the_store(
+    make_bus, store, monkeypatch
+) -> None:
+    extend, taken = store.extend, asyncio.Event()
+
+    async def extend_later(*args, **options):
+        await taken.wait()  # the bus must not look between the two steps by which the claim goes to another
+        return await extend(*args, **options)
+
+    monkeypatch.setattr(store, "extend", extend_later)
     bus = await make_bus(tuning=lease(0.1), on_unmatched="keep").start()
     gate = Gate()
     subscription = bus.subscribe("*", gate)
@@ -92,6 +101,7 @@ async def test_a_handler_whose_claim_is_lost_is_stopped_and_its_publisher_follow
     with capture_logs() as logs:
         assert await store.reset(1, reason="an operator took it away")
         (claim,) = await store.claim_ids([1], worker="other", lease=timedelta(minutes=1))
+        taken.set()
         await until(lambda: gate.cancelled)
         await store.settle([Report(claim.held, Complete())])
         assert await asyncio.wait_for(publisher, 10) == 1

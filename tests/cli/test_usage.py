@@ -122,20 +122,20 @@ def test_a_directory_that_is_missing_is_named(eventhub: Command):
     assert "nowhere" in done.stderr
 
 
-def test_a_read_only_server_cannot_be_migrated(eventhub: Command, postgres: PostgresCluster, postgres_url: str):
-    name = postgres_url.partition("@/")[2].partition("?")[0]
+def test_a_read_only_server_cannot_be_migrated(eventhub: Command, postgres: PostgresCluster, bare_postgres_url: str):
+    name = bare_postgres_url.partition("@/")[2].partition("?")[0]
     postgres.execute(f"ALTER DATABASE {name} SET default_transaction_read_only = on")
-    done = eventhub("migrate", "--db", postgres_url)
+    done = eventhub("migrate", "--db", bare_postgres_url)
     assert done.returncode == 1
     assert "cannot be written" in done.stderr
     assert done.stderr.count("\n") == 1
 
 
-def test_a_newer_database_is_left_alone(eventhub: Command, postgres: PostgresCluster, postgres_url: str):
-    name = postgres_url.partition("@/")[2].partition("?")[0]
-    assert eventhub("migrate", "--db", postgres_url).returncode == 0
+def test_a_newer_database_is_left_alone(eventhub: Command, postgres: PostgresCluster, bare_postgres_url: str):
+    name = bare_postgres_url.partition("@/")[2].partition("?")[0]
+    assert eventhub("migrate", "--db", bare_postgres_url).returncode == 0
     postgres.execute("UPDATE eventhub.meta SET value = '999' WHERE key = 'schema_version'", database=name)
-    done = eventhub("stats", "--db", postgres_url)
+    done = eventhub("stats", "--db", bare_postgres_url)
     assert done.returncode == 1
     assert "version 999" in done.stderr
     assert "Upgrade eventhub" in done.stderr

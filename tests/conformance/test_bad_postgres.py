@@ -122,12 +122,12 @@ async def test_a_database_that_does_not_exist_is_named(postgres: PostgresCluster
         await open_store(postgres.url("nowhere")).open()
 
 
-async def test_a_read_only_database_cannot_be_made_ready(postgres: PostgresCluster, postgres_url: str) -> None:
-    postgres.execute(f"ALTER DATABASE {database(postgres_url)} SET default_transaction_read_only = on")
-    store = open_store(postgres_url)
+async def test_a_read_only_database_cannot_be_made_ready(postgres: PostgresCluster, bare_postgres_url: str) -> None:
+    postgres.execute(f"ALTER DATABASE {database(bare_postgres_url)} SET default_transaction_read_only = on")
+    store = open_store(bare_postgres_url)
     with pytest.raises(StoreReadOnly, match="it may be a standby: give the address of the primary"):
         await store.open()
-    postgres.execute(f"ALTER DATABASE {database(postgres_url)} RESET default_transaction_read_only")
+    postgres.execute(f"ALTER DATABASE {database(bare_postgres_url)} RESET default_transaction_read_only")
     await publish_one(store)
     await store.close()
 
@@ -144,11 +144,11 @@ async def test_a_read_only_database_can_be_read(postgres: PostgresCluster, postg
                 await attempt
 
 
-async def test_a_user_without_rights_is_told_what_to_grant(postgres: PostgresCluster, postgres_url: str) -> None:
+async def test_a_user_without_rights_is_told_what_to_grant(postgres: PostgresCluster, bare_postgres_url: str) -> None:
     postgres.execute("DROP ROLE IF EXISTS guest; CREATE ROLE guest LOGIN")
     try:
         with pytest.raises(StoreReadOnly, match="Grant the user the right"):
-            await open_store(postgres_url.replace("postgres@", "guest@")).open()
+            await open_store(bare_postgres_url.replace("postgres@", "guest@")).open()
     finally:
         postgres.execute("DROP ROLE guest")
 

@@ -46,7 +46,7 @@ async def old_url(request: pytest.FixtureRequest) -> str:
         direct.execute("UPDATE eventhub_sequence SET next = 5")
         direct.close()
         return path
-    url: str = request.getfixturevalue("postgres_url")
+    url: str = request.getfixturevalue("bare_postgres_url")
     connection = await asyncpg.connect(url)
     await connection.execute("CREATE SCHEMA eventhub")
     await connection.execute(load_migrations("eventhub.store.postgres")[0][2])

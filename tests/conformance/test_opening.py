@@ -31,7 +31,7 @@ def fresh_url(request: pytest.FixtureRequest) -> str:
     """A database without any tables."""
     if request.param == "sqlite":
         return str(request.getfixturevalue("sqlite_path"))
-    url: str = request.getfixturevalue("postgres_url")
+    url: str = request.getfixturevalue("bare_postgres_url")
     return url
 
 

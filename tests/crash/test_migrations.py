@@ -71,7 +71,7 @@ def databases(request: pytest.FixtureRequest, tmp_path: Path) -> Databases:
 
         return Databases(make, schema)
     cluster: PostgresCluster = request.getfixturevalue("postgres")
-    url: str = request.getfixturevalue("postgres_url")
+    url: str = request.getfixturevalue("bare_postgres_url")
     name = urlsplit(url).path.removeprefix("/")
 
     async def clean() -> str:

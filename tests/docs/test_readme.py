@@ -49,7 +49,7 @@ def run_python(text: str, command: Command) -> list[str]:
 @pytest.mark.parametrize("text", EXAMPLES)
 def test_an_example_runs_and_prints_what_it_promises(text: str, eventhub: Command, request: pytest.FixtureRequest):
     if POSTGRES.search(text):
-        url = request.getfixturevalue("postgres_url")
+        url = request.getfixturevalue("bare_postgres_url")
         text = POSTGRES.sub(lambda _: url, text)
     if HUB in text:
         text = text.replace(HUB, request.getfixturevalue("hub").url)

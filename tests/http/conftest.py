@@ -11,6 +11,7 @@ from tests.http.api import Api
 from tests.http.receiver import Receiver
 from tests.http.server import HubServer
 from tests.postgres_cluster import PostgresCluster
+from tests.ready_databases import create_ready_database
 
 _numbers = itertools.count(1)
 
@@ -65,7 +66,7 @@ def make_database(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
         if engine == "sqlite":
             return str(tmp_path_factory.mktemp("database") / "hub.db")
         cluster: PostgresCluster = request.getfixturevalue("hub_postgres")
-        return cluster.create_database(f"http_{next(_numbers)}")
+        return create_ready_database(cluster, f"http_{next(_numbers)}")
 
     return make
 

@@ -146,11 +146,11 @@ def test_bad_options_say_what_is_possible(options: dict[str, str], words: str) -
     assert words in str(raised.value)
 
 
-def test_what_is_wrong_reaches_the_user(spark: SparkSession, sqlite_path: object, postgres_url: str) -> None:
+def test_what_is_wrong_reaches_the_user(spark: SparkSession, sqlite_path: object, bare_postgres_url: str) -> None:
     for url, words in (
         (f"sqlite:///{sqlite_path}", "There is no file"),
         ("postgresql://me:secret@127.0.0.1:1/x", "cannot be reached"),
-        (postgres_url, "has no tables of eventhub"),
+        (bare_postgres_url, "has no tables of eventhub"),
     ):
         with pytest.raises(PySparkException) as raised:
             load(spark, url).count()
