@@ -94,9 +94,19 @@ async def test_a_cancelled_message_is_in_the_log(store: Store) -> None:
     event = (await seen(store, number)).event_id
     await take(store, one)
     await store.cancel_message(number, by="anna", now=at(5))
-    entry = (await store.log(event))[-1]
+    published, picked, entry = await store.log(event)
     assert (entry.action, entry.worker, entry.delivery_id) == ("CANCELLED", "anna", number)
     assert (entry.attempt, entry.fence, entry.created_at) == (1, 1, at(5))
+    assert (published.subscriber, picked.subscriber, entry.subscriber) == (None, one, one), "whose message it was"
+
+
+async def test_the_log_tells_whose_messages_were_cancelled_with_their_subscriber(store: Store) -> None:
+    one = await subscriber(store)
+    (number,) = await send(store, one)
+    event = (await seen(store, number)).event_id
+    assert await store.cancel_messages(one, by="anna") == 1
+    entry = (await store.log(event))[-1]
+    assert (entry.action, entry.delivery_id, entry.subscriber) == ("CANCELLED", number, one)
 
 
 async def test_what_is_dead_or_delivered_is_not_cancelled(store: Store) -> None:

@@ -84,7 +84,7 @@ class DeadEvent(Event, kw_only=True, frozen=True):
 
 
 class LogEntry(msgspec.Struct, kw_only=True, frozen=True):
-    """One row of the append-only log."""
+    """One row of the append-only log. ``subscriber`` is told of a message that was taken or cancelled."""
 
     id: int
     event_id: int
@@ -97,3 +97,4 @@ class LogEntry(msgspec.Struct, kw_only=True, frozen=True):
     error: str | None = None
     execution_ms: int | None = None
     created_at: datetime
+    subscriber: int | None = None

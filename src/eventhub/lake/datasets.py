@@ -44,6 +44,7 @@ COLUMNS: Final[dict[str, tuple[tuple[str, str], ...]]] = {
         ("error", "string"),
         ("execution_ms", "int32"),
         ("created_at", "timestamp"),
+        ("subscriber", "int64"),
         ("position", "int64"),
         (DAY, "date"),
     ),

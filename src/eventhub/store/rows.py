@@ -273,7 +273,7 @@ def to_dead(row: Sequence[Any], time: Callable[[Any], datetime]) -> DeadEvent:
 
 
 def to_log(row: Sequence[Any], time: Callable[[Any], datetime]) -> LogEntry:
-    id_, event_id, delivery_id, action, worker, attempt, fence, status_code, error, execution_ms, created_at = row
+    id_, event_id, delivery_id, action, worker, attempt, fence, status_code, error, execution_ms, created_at, to = row
     return LogEntry(
         id=id_,
         event_id=event_id,
@@ -286,6 +286,7 @@ def to_log(row: Sequence[Any], time: Callable[[Any], datetime]) -> LogEntry:
         error=error,
         execution_ms=execution_ms,
         created_at=time(created_at),
+        subscriber=to,
     )
 
 

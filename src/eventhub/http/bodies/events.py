@@ -88,6 +88,7 @@ class LogBody(Answered):
     status_code: int | UnsetType = UNSET
     error_message: str | UnsetType = UNSET
     execution_time_ms: int | UnsetType = UNSET
+    subscriber_id: int | UnsetType = UNSET
 
 
 class ListedEvent(Answered):

@@ -198,6 +198,7 @@ def _logged(entry: LogEntry) -> LogBody:
         status_code=given(entry.status_code),
         error_message=given(entry.error),
         execution_time_ms=given(entry.execution_ms),
+        subscriber_id=given(entry.subscriber),
     )
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["NEEDED_SCHEMA", "Blocks", "Database", "Slice", "Visible", "open_database"]
 
-NEEDED_SCHEMA: Final = 7
+NEEDED_SCHEMA: Final = 8
 """The migration that brought what is read here."""
 
 

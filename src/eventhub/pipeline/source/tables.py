@@ -72,6 +72,7 @@ TABLES: Final[dict[Dataset, tuple[Column, ...]]] = {
         *_same("string", "error"),
         *_same("integer", "execution_ms"),
         *_same("time", "created_at"),
+        *_same("long", "subscriber"),
         _POSITION,
     ),
 }

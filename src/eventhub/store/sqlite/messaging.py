@@ -136,8 +136,9 @@ class SqliteMessaging(Store):
             row = _open(connection, message_id)
             if row is None or row[3] == State.PARKED:
                 return False
-            connection.execute(SQL.remove, {"ids": ids([message_id])})
-            _log(connection, row, "CANCELLED", by, at)
+            one = ids([message_id])
+            connection.execute(SQL.log_cancelled, {"ids": one, "by": by, "now": at})
+            connection.execute(SQL.remove, {"ids": one})
             settling.advance(connection, [] if row[4] is None else [row[4]], at)
             return True
 

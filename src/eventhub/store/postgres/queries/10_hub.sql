@@ -92,10 +92,10 @@ WHERE d.subscriber IS NOT NULL AND NOT EXISTS (SELECT 1 FROM eventhub.subscriber
 -- Whoever holds them. The parked are dead already.
 WITH gone AS (
   DELETE FROM eventhub.deliveries WHERE id = ANY ($1::bigint[])
-  RETURNING id, event_id, state, attempts, fence, worker),
+  RETURNING id, event_id, state, attempts, fence, worker, subscriber),
 logged AS (
-  INSERT INTO eventhub.event_log (event_id, delivery_id, action, worker, attempt, fence, created_at)
-  SELECT event_id, id, 'CANCELLED', $2, attempts, fence, coalesce($3, now()) FROM gone WHERE state <> 4 ORDER BY id)
+  INSERT INTO eventhub.event_log (event_id, delivery_id, action, worker, attempt, fence, subscriber, created_at)
+  SELECT event_id, id, 'CANCELLED', $2, attempts, fence, subscriber, coalesce($3, now()) FROM gone WHERE state <> 4 ORDER BY id)
 SELECT count(*) FILTER (WHERE state <> 4) FROM gone;
 
 -- name: hold_fanout
@@ -174,8 +174,8 @@ taken AS (
   WHERE ctid = ANY (ARRAY (SELECT tid FROM pick))
   RETURNING id, event_id, subscriber, route, fence, attempts, failures, lane, key, max_attempts),
 logged AS (
-  INSERT INTO eventhub.event_log (event_id, delivery_id, action, worker, attempt, fence, created_at)
-  SELECT event_id, id, 'PICKED', $7, attempts, fence, coalesce($10, now()) FROM taken)
+  INSERT INTO eventhub.event_log (event_id, delivery_id, action, worker, attempt, fence, subscriber, created_at)
+  SELECT event_id, id, 'PICKED', $7, attempts, fence, subscriber, coalesce($10, now()) FROM taken)
 SELECT t.id, t.fence, t.lane, t.subscriber, t.event_id, e.type, e.payload, e.metadata, coalesce(t.key, e.ordering_key),
        e.created_at, t.attempts, t.failures, t.max_attempts, t.route
 FROM taken t JOIN eventhub.events e ON e.id = t.event_id ORDER BY t.event_id;

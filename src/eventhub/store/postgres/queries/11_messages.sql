@@ -144,10 +144,10 @@ SELECT route, event_id FROM freed;
 -- An open message leaves, whoever holds it: the claim is void, because there is nothing left to report on.
 WITH gone AS (
   DELETE FROM eventhub.deliveries WHERE id = $1 AND subscriber IS NOT NULL AND state + 0 <> 4
-  RETURNING id, event_id, attempts, fence),
+  RETURNING id, event_id, attempts, fence, subscriber),
 logged AS (
-  INSERT INTO eventhub.event_log (event_id, delivery_id, action, worker, attempt, fence, created_at)
-  SELECT event_id, id, 'CANCELLED', $2, attempts, fence, coalesce($3, now()) FROM gone)
+  INSERT INTO eventhub.event_log (event_id, delivery_id, action, worker, attempt, fence, subscriber, created_at)
+  SELECT event_id, id, 'CANCELLED', $2, attempts, fence, subscriber, coalesce($3, now()) FROM gone)
 SELECT id FROM gone;
 
 -- name: log_operator

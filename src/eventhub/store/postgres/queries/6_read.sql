@@ -16,7 +16,8 @@ SELECT * FROM eventhub.event_states WHERE id = $1;
 SELECT id, tags FROM eventhub.events WHERE id = ANY ($1::bigint[]);
 
 -- name: log
-SELECT id, event_id, delivery_id, action, worker, attempt, fence, status_code, error, execution_ms, created_at
+SELECT id, event_id, delivery_id, action, worker, attempt, fence, status_code, error, execution_ms, created_at,
+       subscriber
 FROM eventhub.event_log WHERE event_id = $1 ORDER BY id;
 
 -- name: count_open

@@ -77,8 +77,8 @@ WHERE d.subscriber IS NOT NULL AND NOT EXISTS (SELECT 1 FROM eventhub_subscriber
 
 -- name: log_cancelled
 -- Whoever holds them. The parked are dead already.
-INSERT INTO eventhub_event_log (event_id, delivery_id, action, worker, attempt, fence, created_at)
-SELECT event_id, id, 'CANCELLED', :by, attempts, fence, :now FROM eventhub_deliveries
+INSERT INTO eventhub_event_log (event_id, delivery_id, action, worker, attempt, fence, subscriber, created_at)
+SELECT event_id, id, 'CANCELLED', :by, attempts, fence, subscriber, :now FROM eventhub_deliveries
 WHERE id IN (SELECT value FROM carray(:ids)) AND state <> 4 ORDER BY id RETURNING 1;
 
 -- name: markers

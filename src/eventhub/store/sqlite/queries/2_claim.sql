@@ -39,8 +39,8 @@ UPDATE eventhub_deliveries SET state = 1, fence = fence + 1, attempts = attempts
 WHERE +state = 0 AND id IN (SELECT value FROM carray(:ids));
 
 -- name: log_picked
-INSERT INTO eventhub_event_log (event_id, delivery_id, action, worker, attempt, fence, created_at)
-SELECT event_id, id, 'PICKED', worker, attempts, fence, :now FROM eventhub_deliveries
+INSERT INTO eventhub_event_log (event_id, delivery_id, action, worker, attempt, fence, subscriber, created_at)
+SELECT event_id, id, 'PICKED', worker, attempts, fence, subscriber, :now FROM eventhub_deliveries
 WHERE id IN (SELECT value FROM carray(:ids)) ORDER BY event_id;
 
 -- name: extend

@@ -16,7 +16,8 @@ SELECT * FROM eventhub_event_states WHERE id = :id;
 SELECT id, tags FROM eventhub_events WHERE id IN (SELECT value FROM carray(:ids));
 
 -- name: log
-SELECT id, event_id, delivery_id, action, worker, attempt, fence, status_code, error, execution_ms, created_at
+SELECT id, event_id, delivery_id, action, worker, attempt, fence, status_code, error, execution_ms, created_at,
+       subscriber
 FROM eventhub_event_log WHERE event_id = :event_id ORDER BY id;
 
 -- name: count_open
