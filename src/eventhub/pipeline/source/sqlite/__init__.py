@@ -42,10 +42,10 @@ class SqliteDatabase(Database):
 
     def __init__(self, url: str) -> None:
         super().__init__(url)
-        self._path = url
+        self.path = url
         if url.startswith("sqlite:"):
             parts = urlsplit(url)
-            self._path = unquote(parts.netloc + parts.path).removeprefix("/" if "://" in url else "")
+            self.path = unquote(parts.netloc + parts.path).removeprefix("/" if "://" in url else "")
 
     def origin(self) -> str:
         with self._connected() as connection:
@@ -92,25 +92,25 @@ class SqliteDatabase(Database):
             version = int(connection.execute(SQL.schema_version).get)
         except apsw.SQLError:
             raise SchemaMismatch(
-                f"{self._path} has no tables of eventhub. Check the path, or run `eventhub migrate` against it."
+                f"{self.path} has no tables of eventhub. Check the path, or run `eventhub migrate` against it."
             ) from None
         if version < NEEDED_SCHEMA:
             raise SchemaMismatch(
-                f"{self._path} has tables of version {version}; version {NEEDED_SCHEMA} or newer is needed. "
+                f"{self.path} has tables of version {version}; version {NEEDED_SCHEMA} or newer is needed. "
                 "Run `eventhub migrate` against this database."
             )
 
     @contextmanager
     def _connected(self) -> Iterator[apsw.Connection]:
         check_library()
-        if not Path(self._path).is_file():
+        if not Path(self.path).is_file():
             raise StoreUnavailable(
-                f"There is no file {Path(self._path).absolute()}. "
+                f"There is no file {Path(self.path).absolute()}. "
                 "Give the path of the database as every executor sees it."
             )
-        connection = connect(self._path, read_only=True)
+        connection = connect(self.path, read_only=True)
         try:
-            with translated(self._path):
+            with translated(self.path):
                 yield connection
         finally:
             connection.close()

@@ -1,0 +1,129 @@
+"""Loading into PostgreSQL: binary copies into staging tables, or straight into tables where ids were reserved."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from types import TracebackType
+from typing import Any, Final, Self
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from adbc_driver_postgresql import StatementOptions
+
+from eventhub.pipeline.loading.rows import highest
+from eventhub.pipeline.loading.target import RouteName, Target
+from eventhub.pipeline.source.postgres import PostgresDatabase, connected
+from eventhub.store.ledger import Dataset
+from eventhub.store.queries import load_queries
+
+__all__ = ["PostgresTarget"]
+
+SQL = load_queries("eventhub.pipeline.loading.postgres")
+_ANALYZE: Final = {"events": SQL.analyze_events, "event_log": SQL.analyze_event_log}
+_INSERT: Final = {"events": SQL.insert_events, "event_log": SQL.insert_event_log}
+_EMPTY: Final = {"events": SQL.empty_events, "event_log": SQL.empty_event_log}
+
+
+class PostgresTarget(Target):
+    """One connection; the staging tables are its own."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        self._held = ExitStack()
+        self._days: set[int] = set()
+        self._next_id = self._next_entry = 0
+
+    def __enter__(self) -> Self:
+        PostgresDatabase(self.url).origin()  # says what is missing
+        with ExitStack() as entering:  # what goes wrong already here is told in our words, too
+            self._connection = entering.enter_context(connected(self.url))
+            for statement in (SQL.stage_events, SQL.stage_event_log, SQL.stage_routes):
+                self._run(statement)
+            self._held = entering.pop_all()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._held.__exit__(kind, error, trace)
+
+    def routes(self, names: Sequence[RouteName]) -> list[int]:
+        queues, tags = (list(column) for column in zip(*names, strict=True))
+        self._copy("loading_routes", pa.table({"place": list(range(len(names))), "queue": queues, "tags": tags}))
+        self._run(SQL.intern_routes)
+        numbers = dict(self._rows(SQL.find_routes))
+        self._run(SQL.empty_routes)
+        return [numbers[place] for place in range(len(names))]
+
+    def insert(self, dataset: Dataset, rows: pa.RecordBatch, *, copied: bool = False) -> int:
+        if not rows.num_rows:
+            return 0
+        if dataset == "event_log":
+            self._make_days(rows)
+        with self._transaction():
+            self._rows(SQL.alone)
+            self._pass_ids(dataset, rows)
+            self._copy(f"loading_{dataset}", rows)
+            self._run(_ANALYZE[dataset])
+            inserted = self._run(_INSERT[dataset].format(copied="true" if copied else "false"))
+            self._run(_EMPTY[dataset])
+        return inserted
+
+    def _make_days(self, rows: pa.RecordBatch) -> None:
+        """A day whose partition is missing gets one before its rows come: later it could not."""
+        days = pc.unique(rows.column("created_at").cast(pa.date32())).sort()
+        for day in days:
+            if day.value not in self._days:
+                self._rows(SQL.make_days.format(first=day.as_py().isoformat()))
+                self._days.add(day.value)
+
+    def _pass_ids(self, dataset: Dataset, rows: pa.RecordBatch) -> None:
+        """Ids that are given out later are higher than all these."""
+        if dataset == "events":
+            last_id, last_entry = highest(rows, "id"), 0
+        else:
+            last_id, last_entry = max(highest(rows, "event_id"), highest(rows, "delivery_id")), highest(rows, "id")
+        if last_id >= self._next_id or last_entry >= self._next_entry:
+            self._moved(past_id=last_id, past_entry=last_entry)
+
+    def _moved(self, *, ids: int = 0, entries: int = 0, past_id: int = 0, past_entry: int = 0) -> tuple[int, int]:
+        """Move the sequences on; returns where they stood. Inside a transaction, which holds them."""
+        self._next_id = self._value(SQL.next_id)
+        self._next_entry = self._value(SQL.next_entry)
+        if not (ids or entries) and past_id < self._next_id and past_entry < self._next_entry:
+            return self._next_id, self._next_entry
+        self._run(SQL.hold_ids)
+        self._run(SQL.hold_entries)
+        first_id, first_entry = self._value(SQL.next_id), self._value(SQL.next_entry)
+        self._next_id, self._next_entry = max(first_id + ids, past_id + 1), max(first_entry + entries, past_entry + 1)
+        if self._next_id > first_id:
+            self._rows(SQL.set_ids.format(last=self._next_id - 1))
+        if self._next_entry > first_entry:
+            self._rows(SQL.set_entries.format(last=self._next_entry - 1))
+        return first_id, first_entry
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        """Whatever goes wrong inside ends the connection, and with it the transaction."""
+        self._run("BEGIN")
+        yield
+        self._run("COMMIT")
+
+    def _copy(self, table: str, rows: pa.RecordBatch | pa.Table, *, schema: str | None = None) -> None:
+        with self._connection.cursor() as cursor:
+            cursor.adbc_ingest(table, rows, mode="append", db_schema_name=schema, temporary=schema is None)
+
+    def _run(self, statement: str) -> int:
+        with self._connection.cursor() as cursor:
+            cursor.execute(statement)
+            return int(cursor.rowcount)
+
+    def _rows(self, query: str) -> list[tuple[Any, ...]]:
+        with self._connection.cursor() as cursor:
+            cursor.adbc_statement.set_options(**{StatementOptions.USE_COPY.value: "false"})
+            cursor.execute(query)
+            return list(cursor.fetchall())
+
+    def _value(self, query: str) -> int:
+        return int(self._rows(query)[0][0])

@@ -1,0 +1,82 @@
+-- name: stage_events
+-- Rows come here first, by the server's binary copy, so that those that are there already can be left out. The types are
+-- those of the tables, but that a payload is text until it is stored.
+CREATE TEMPORARY TABLE loading_events AS SELECT id, route, type, payload::text, metadata, tags, title, description,
+  ordering_key, idempotency_key, created_at FROM eventhub.events LIMIT 0;
+
+-- name: stage_event_log
+CREATE TEMPORARY TABLE loading_event_log AS SELECT id, event_id, delivery_id, action, worker, attempt, fence, status_code,
+  error, execution_ms, created_at, subscriber FROM eventhub.event_log LIMIT 0;
+
+-- name: stage_routes
+CREATE TEMPORARY TABLE loading_routes (place bigint, queue text, tags text);
+
+-- name: analyze_events
+ANALYZE pg_temp.loading_events;
+
+-- name: analyze_event_log
+-- How many there are decides how those that are there are looked for.
+ANALYZE pg_temp.loading_event_log;
+
+-- name: alone
+-- Two that load the same would not see each other's rows.
+SELECT pg_advisory_xact_lock(hashtext('eventhub.loading'));
+
+-- name: insert_events
+-- Position 0 is below every range that is ever copied.
+INSERT INTO eventhub.events (id, route, type, payload, metadata, tags, title, description, ordering_key, idempotency_key,
+                             created_at, xid)
+SELECT id, route, type, payload::json, metadata, tags, title, description, ordering_key, idempotency_key, created_at,
+       CASE WHEN {copied} THEN 0 ELSE pg_current_xact_id()::text::bigint END
+FROM pg_temp.loading_events ORDER BY id ON CONFLICT (id) DO NOTHING;
+
+-- name: insert_event_log
+-- The log has no key of its own: an entry is looked for by its event, in its day.
+INSERT INTO eventhub.event_log (id, event_id, delivery_id, action, worker, attempt, fence, status_code, error, execution_ms,
+                                created_at, subscriber, xid) OVERRIDING SYSTEM VALUE
+SELECT id, event_id, delivery_id, action, worker, attempt, fence, status_code, error, execution_ms, created_at, subscriber,
+       CASE WHEN {copied} THEN 0 ELSE pg_current_xact_id()::text::bigint END
+FROM (SELECT DISTINCT ON (id) * FROM pg_temp.loading_event_log ORDER BY id) s
+WHERE NOT EXISTS (SELECT 1 FROM eventhub.event_log l
+                  WHERE l.event_id = s.event_id AND l.id = s.id AND l.created_at = s.created_at);
+
+-- name: empty_events
+TRUNCATE pg_temp.loading_events;
+
+-- name: empty_event_log
+TRUNCATE pg_temp.loading_event_log;
+
+-- name: make_days
+SELECT eventhub.make_log_days('{first}'::date, 1);
+
+-- name: intern_routes
+-- As the hub itself does it: one at a time, so that routes are committed in the order of their numbers.
+WITH alone AS MATERIALIZED (SELECT pg_advisory_xact_lock(hashtext('eventhub.routes')))
+INSERT INTO eventhub.routes (queue, tags, priority)
+SELECT w.queue, w.tags, 0 FROM alone, pg_temp.loading_routes w ORDER BY w.place ON CONFLICT DO NOTHING;
+
+-- name: find_routes
+SELECT w.place, r.id FROM pg_temp.loading_routes w
+JOIN eventhub.routes r ON r.queue = w.queue AND r.tags = w.tags AND r.priority = 0;
+
+-- name: empty_routes
+TRUNCATE pg_temp.loading_routes;
+
+-- name: hold_ids
+-- Changes nothing, but nobody takes an id until the transaction has ended: a sequence must never go back.
+ALTER SEQUENCE eventhub.ids CACHE 1;
+
+-- name: hold_entries
+ALTER SEQUENCE eventhub.event_log_id_seq CACHE 1;
+
+-- name: next_id
+SELECT last_value + is_called::integer FROM eventhub.ids;
+
+-- name: next_entry
+SELECT last_value + is_called::integer FROM eventhub.event_log_id_seq;
+
+-- name: set_ids
+SELECT setval('eventhub.ids', {last});
+
+-- name: set_entries
+SELECT setval('eventhub.event_log_id_seq', {last});

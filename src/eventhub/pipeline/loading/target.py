@@ -1,0 +1,41 @@
+"""What loading asks of a database, whichever engine it is."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from eventhub.store.ledger import Dataset
+
+__all__ = ["RouteName", "Target"]
+
+RouteName = tuple[str, str]
+"""A queue and its tags, sorted, with commas: a route of ordinary priority."""
+
+
+class Target(ABC):
+    """A database to load into, while it is entered. Errors are EventHubError with the remedy."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    @abstractmethod
+    def __enter__(self) -> Self: ...
+
+    @abstractmethod
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+    @abstractmethod
+    def routes(self, names: Sequence[RouteName]) -> list[int]:
+        """The numbers of routes, which are made when they are new."""
+
+    @abstractmethod
+    def insert(self, dataset: Dataset, rows: pa.RecordBatch, *, copied: bool = False) -> int:
+        """Insert rows as the table has them, but for those that are there; returns how many were not."""
