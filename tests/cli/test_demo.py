@@ -13,7 +13,6 @@ from eventhub.store import Store
 from tests.cli.support import Command
 
 
-@pytest.mark.alone
 def test_the_demo_tells_its_story_and_ends_well(eventhub: Command):
     done = eventhub("demo", "--events", "3000", env={"TMPDIR": str(eventhub.directory)})
     assert done.returncode == 0, done.stdout + done.stderr
@@ -26,7 +25,6 @@ def test_the_demo_tells_its_story_and_ends_well(eventhub: Command):
     assert list(eventhub.directory.iterdir()) == [], "it must clean up behind itself"
 
 
-@pytest.mark.alone
 def test_the_numbers_of_the_demo_add_up_on_either_engine(eventhub: Command, store_url: str):
     told = eventhub.json("demo", "--events", "1500", "--db", store_url)
     assert told["ok"] is True
@@ -37,7 +35,6 @@ def test_the_numbers_of_the_demo_add_up_on_either_engine(eventhub: Command, stor
     assert eventhub.json("dlq", "list", "--db", store_url)["total"] == 1
 
 
-@pytest.mark.alone
 def test_the_demo_keeps_its_database_when_asked_and_says_where_it_is(eventhub: Command):
     # A variable must never lead the demo into somebody's real database.
     env = {"TMPDIR": str(eventhub.directory), "EVENTHUB_DB": "/nowhere/real.db"}

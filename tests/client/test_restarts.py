@@ -4,15 +4,11 @@ import asyncio
 from collections import Counter
 from functools import partial
 
-import pytest
-
 from eventhub import Client, Status, Worker
 from eventhub.client import ClaimedEvent
 from eventhub.core.events import Action
 from tests.client.support import Hub, until
 from tests.client.test_worker import actions, settled
-
-pytestmark = pytest.mark.alone
 
 
 async def test_a_handler_that_runs_through_a_restart_is_run_once(mortal: Hub, tag: str):

@@ -54,7 +54,6 @@ class Crew:
             await child.ended()
 
 
-@pytest.mark.alone
 @pytest.mark.timeout(300)
 async def test_nothing_acknowledged_is_lost_over_two_hundred_kills(
     durable_url: str, nursery: Nursery, seed: int, say: Say

@@ -16,8 +16,6 @@ from tests.crash.children import Child, Nursery, until
 from tests.crash.conftest import Say
 from tests.postgres_cluster import PostgresCluster
 
-pytestmark = [pytest.mark.alone]
-
 POSTGRES_SCHEMA = """
 SELECT 'column', table_name, column_name, data_type, is_nullable, column_default
 FROM information_schema.columns WHERE table_schema = 'eventhub'

@@ -17,8 +17,6 @@ from tests.crash.conftest import Say
 from tests.crash.consumer import Arrival, Consumer
 from tests.crash.hub_process import LOCAL, SECRET
 
-pytestmark = [pytest.mark.alone]
-
 KEYS = 20
 PUBLISHERS = 4
 FAILING = 0.2

@@ -68,7 +68,6 @@ class Load:
             await self.progress.wait()
 
 
-@pytest.mark.alone
 @pytest.mark.parametrize("engine", ["sqlite", "postgres"], scope="function")
 async def test_nothing_acknowledged_is_lost_when_the_server_is_killed_three_times(
     make_hub: MakeHub, engine: str, tag: str

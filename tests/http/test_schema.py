@@ -22,7 +22,6 @@ SEED = os.environ.get("EVENTHUB_FUZZ_SEED", "20260115")
 PHASES = ("Examples", "Coverage", "Fuzzing", "Stateful")
 
 
-@pytest.mark.alone
 @pytest.mark.timeout(60 + 30 * int(EXAMPLES))
 @pytest.mark.parametrize("engine", ["sqlite", "postgres"], scope="function")
 def test_whatever_is_sent_the_answer_is_as_the_document_says(make_hub: MakeHub, engine: str, tmp_path: Path):
