@@ -52,6 +52,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         Meta(description="SQLite: FULL survives a power loss; NORMAL is faster and may lose the last commits."),
     ] = "FULL"
 
+    lake: Annotated[
+        str,
+        Meta(min_length=1, description="Where the history is kept: a directory, or a URL such as s3://bucket/lake."),
+    ] = "lake"
+
     # ------------------------------------------------------ a hub elsewhere
     url: Annotated[str, Meta(min_length=1, description="The hub that `publish` and `worker` speak to over HTTP.")] = (
         "http://127.0.0.1:8080"

@@ -1,14 +1,19 @@
 """Tables of the lake: a number is committed once, and what was written without a commit is not there."""
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
+from eventhub.lake import files
 from eventhub.lake.datasets import schema_of
 from eventhub.lake.files import FileEntry, write_day_files
+from eventhub.lake.place import Lake
 from eventhub.lake.tables import LakeTable
 
 BEGAN = datetime(2026, 3, 1, 23, 0, tzinfo=UTC)
@@ -116,3 +121,73 @@ def test_compaction_changes_files_but_not_rows(table: LakeTable) -> None:
     assert (after["rows"], after["files"] < before["files"]) == (before["rows"], True)
     assert ids(table) == list(range(2, 12))
     assert table.last_number("hub/events") == 5
+
+
+def test_of_two_who_commit_the_same_number_at_once_one_is_refused(table: LakeTable) -> None:
+    """Both have looked before either commits: the table itself must tell them apart, also at its very first commit."""
+    for number in (1, 2):
+        meeting = threading.Barrier(2)
+
+        class Late(LakeTable):
+            met = False
+
+            def _commit(self, *given: Any, meeting: threading.Barrier = meeting) -> None:
+                if not self.met:
+                    meeting.wait(30)
+                    self.met = True
+                super()._commit(*given)
+
+        drivers = [Late(table.url, table.schema) for _ in range(2)]
+        written = [write(table, rows(number * 10, 3)) for _ in drivers]
+        with ThreadPoolExecutor(2) as pool:
+            done = list(
+                pool.map(
+                    lambda driver, entries, number: driver.commit(entries, source="hub/events", number=number),
+                    drivers,
+                    written,
+                    [number, number],
+                )
+            )
+        assert sorted(done) == [False, True]
+    assert ids(table) == [10, 11, 12, 20, 21, 22]
+
+
+def test_days_are_replaced_in_one_commit_and_only_once(table: LakeTable) -> None:
+    table.commit(write(table, rows(0, 40)), source="hub/facts", number=1)
+    for _ in range(2):
+        table.replace(write(table, rows(1, 2), rows(60, 1)), {"2026-03-02", "2026-05-01"}, source="hub/facts", number=2)
+    assert ids(table) == [0, 1, 2, *range(25, 40), 60]
+    assert table.open().version() == 1
+    table.replace([], {"2026-03-02"}, source="hub/facts", number=3)
+    assert ids(table) == [0, *range(25, 40), 60]
+
+
+def test_files_of_other_days_and_smaller_numbers_are_left_out(table: LakeTable) -> None:
+    assert table.file_uris() == []
+    table.commit(write(table, rows(0, 40)), source="hub/events", number=1)
+    table.commit(write(table, rows(100, 5)), source="hub/events", number=2)
+    assert [len(table.file_uris(days=days)) for days in (None, ["2026-03-02"], [])] == [4, 1, 0]
+    assert [len(table.file_uris(least={"id": least})) for least in (0, 30, 50, 200)] == [4, 2, 1, 0]
+    assert len(table.file_uris(days=["2026-03-01", "2026-03-02"], least={"position": 5})) == 1
+
+
+def test_small_batches_become_large_groups_and_many_days_few_open_files(
+    table: LakeTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(files, "MOST_OPEN", 2)
+    entries = write(table, *(rows(number, 3) for number in range(0, 90, 3)))
+    assert [(entry.day[-2:], entry.rows) for entry in entries] == [
+        ("01", 1),
+        ("02", 24),
+        ("03", 24),
+        ("04", 24),
+        ("05", 17),
+    ]
+    assert {parquet.ParquetFile(Path(table.url) / entry.path).num_row_groups for entry in entries} == {1}
+
+
+def test_a_lake_keeps_its_tables_below_one_place(tmp_path: Path) -> None:
+    lake = Lake(f"{tmp_path}/")
+    assert lake.dataset("event_log").url == f"{tmp_path}/event_log"
+    assert lake.dataset("event_log").schema == schema_of("event_log")
+    assert lake.derived("facts/deliveries", schema_of("events")).url == f"{tmp_path}/facts/deliveries"

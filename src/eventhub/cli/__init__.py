@@ -27,6 +27,7 @@ GROUPS: Final = {
     "listen": "Receive webhooks here: check, show and answer them.",
     "keys": "API keys: who may use the server, and for what.",
     "stats": "Every queue in numbers.",
+    "pipeline": "The history on Spark: keep it in a lake, and use it.",
     "migrate": "Create the tables, or bring them up to date.",
     "doctor": "Check the database, versions and settings, and say what to do.",
     "bench": "Measure how fast the hub is on this machine.",

@@ -23,6 +23,10 @@ __all__ = ["FileEntry", "write_day_files"]
 
 ROWS_PER_GROUP: Final = 131_072
 ROWS_PER_FILE: Final = 2_000_000
+BYTES_PER_GROUP: Final = 64 << 20
+"""Rows of a group wait in memory until there are enough of them, or they are large."""
+MOST_OPEN: Final = 64
+"""Days whose files are open at the same time."""
 
 
 class FileEntry(msgspec.Struct, frozen=True):
@@ -53,6 +57,8 @@ def write_day_files(
                 writer.write(rows)
                 if writer.rows >= ROWS_PER_FILE:
                     yield writers.pop(day).close()
+                elif len(writers) > MOST_OPEN:
+                    yield writers.pop(next(iter(writers))).close()
         for day in list(writers):
             yield writers.pop(day).close()
     finally:
@@ -85,17 +91,32 @@ class _DayFile:
         self._filesystem, self._whole = filesystem, f"{root}/{self._path}"
         filesystem.create_dir(f"{root}/{self._folder}", recursive=True)
         self.rows = 0
+        self._waiting: list[pa.RecordBatch] = []
+        self._waiting_rows = self._waiting_bytes = 0
         self._writer = parquet.ParquetWriter(
             self._whole, schema, filesystem=filesystem, compression="zstd", write_statistics=True
         )
 
     def write(self, rows: pa.RecordBatch) -> None:
-        self._writer.write_batch(rows, row_group_size=ROWS_PER_GROUP)
+        self._waiting.append(rows)
         self.rows += rows.num_rows
+        self._waiting_rows += rows.num_rows
+        self._waiting_bytes += rows.nbytes
+        if self._waiting_rows >= ROWS_PER_GROUP or self._waiting_bytes >= BYTES_PER_GROUP:
+            self._write_group()
+
+    def _write_group(self) -> None:
+        """Every call of the writer makes a group of its own: few large ones are smaller and faster to read."""
+        import pyarrow as pa
+
+        if self._waiting:
+            self._writer.write_table(pa.Table.from_batches(self._waiting), row_group_size=2 * ROWS_PER_GROUP)
+        self._waiting, self._waiting_rows, self._waiting_bytes = [], 0, 0
 
     def close(self) -> FileEntry:
         from pyarrow import parquet
 
+        self._write_group()
         self._writer.close()
         size = self._filesystem.get_file_info(self._whole).size
         with self._filesystem.open_input_file(self._whole) as file:
@@ -108,13 +129,14 @@ class _DayFile:
 
 
 def _statistics(metadata: Any) -> str:
-    """In the words of Delta: the number of rows, and for some columns least, greatest and how many are missing."""
+    """In the words of Delta: the number of rows; of numbers, times and a few others the least and greatest."""
     least: dict[str, Any] = {}
     greatest: dict[str, Any] = {}
     missing: dict[str, int] = {}
-    names = [metadata.schema.column(place).name for place in range(metadata.num_columns)]
-    for place, name in enumerate(names):
-        if name not in STATISTICS:
+    for place in range(metadata.num_columns):
+        column = metadata.schema.column(place)
+        name = column.path
+        if name not in STATISTICS and (column.physical_type != "INT64" or "." in name):
             continue
         groups = [metadata.row_group(group).column(place).statistics for group in range(metadata.num_row_groups)]
         if any(group is None for group in groups):

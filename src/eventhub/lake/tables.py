@@ -7,7 +7,7 @@ was intended is in the table, whatever happened to the one who made it.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,7 +16,8 @@ from eventhub.lake.files import FileEntry
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from deltalake import DeltaTable
+    from deltalake import CommitProperties, DeltaTable
+    from deltalake.transaction import RemoveAction
     from pyarrow import fs
 
 __all__ = ["LakeTable"]
@@ -60,36 +61,61 @@ class LakeTable:
 
         The table is made with its first commit, and columns that are new are added with theirs.
         """
-        from deltalake import CommitProperties, Transaction
+        return self.replace(entries, (), source=source, number=number)
+
+    def replace(self, entries: Sequence[FileEntry], days: Collection[str], *, source: str, number: int) -> bool:
+        """In one commit, all files of these days leave and the new ones come; False when it was done already.
+
+        Whoever commits the same number at the same time is refused by the table itself: the number is looked up in the
+        very version that the commit is made against.
+        """
+        from deltalake.exceptions import DeltaError
+
+        while True:
+            table = self.open() if self.exists else None
+            if table is not None:
+                self._add_columns(table)
+                if (table.transaction_version(source) or 0) >= number:
+                    return False
+            try:
+                self._commit(table, entries, days, _named(source, number))
+            except DeltaError:
+                # Somebody else was faster, or our own commit was made and its answer lost: look again.
+                if not self._has_moved(table):
+                    raise
+            else:
+                return True
+
+    def _commit(
+        self, table: DeltaTable | None, entries: Sequence[FileEntry], days: Collection[str], named: CommitProperties
+    ) -> None:
         from deltalake.transaction import AddAction, create_table_with_add_actions
 
-        if self.last_number(source) >= number:
-            return False
         adds = [
             AddAction(entry.path, entry.size, {DAY: entry.day}, entry.modified_ms, True, entry.stats)
             for entry in entries
         ]
-        named = CommitProperties(
-            app_transactions=[Transaction(source, number, int(time.time() * 1000))],
-            custom_metadata={"eventhub": f"{source}#{number}"},
-        )
-        if not self.exists:
+        schema = _delta_schema(self.schema)
+        if table is None:
+            # A retry would come behind whoever was first, and add its files whatever number that one has committed.
+            named.max_commit_retries = 0
             create_table_with_add_actions(
                 self.url,
-                _delta_schema(self.schema),
+                schema,
                 adds,
                 mode="error",
                 partition_by=[DAY],
                 storage_options=self._options,
                 commit_properties=named,
             )
-            return True
-        table = self.open()
-        self._add_columns(table)
+            return
+        actions: list[AddAction | RemoveAction] = [*adds, *_leaving(table, days)]
         table.create_write_transaction(
-            [*adds], mode="append", schema=_delta_schema(self.schema), partition_by=[DAY], commit_properties=named
+            actions, mode="append", schema=schema, partition_by=[DAY], commit_properties=named
         )
-        return True
+
+    def _has_moved(self, table: DeltaTable | None) -> bool:
+        return self.exists and (table is None or self.open().version() > table.version())
 
     def _add_columns(self, table: DeltaTable) -> None:
         known = {field.name for field in table.schema().fields}
@@ -97,6 +123,17 @@ class LakeTable:
         if new:
             table.alter.add_columns(new)
             table.update_incremental()
+
+    def file_uris(self, *, days: Collection[str] | None = None, least: Mapping[str, int] | None = None) -> list[str]:
+        """The files of the current version; of these days only, and without those that hold nothing from ``least`` on.
+
+        A file whose statistics say nothing stays in: ``least`` leaves out files, not rows.
+        """
+        if days is not None and not days:
+            return []
+        wanted: list[tuple[str, str, Any]] = [(DAY, "in", sorted(days))] if days is not None else []
+        wanted += [(name, ">=", value) for name, value in (least or {}).items()]
+        return self.open().file_uris(file_pruning_predicate=wanted or None) if self.exists else []
 
     def compact(self) -> dict[str, Any]:
         """Many small files of a day become few; readers see the same rows."""
@@ -118,6 +155,32 @@ class LakeTable:
         adds = table.get_add_actions(flatten=True)
         sizes, rows = adds["size_bytes"].to_pylist(), adds["num_records"].to_pylist()
         return {"version": table.version(), "files": len(sizes), "bytes": sum(sizes), "rows": sum(n or 0 for n in rows)}
+
+
+def _named(source: str, number: int) -> CommitProperties:
+    from deltalake import CommitProperties, Transaction
+
+    return CommitProperties(
+        app_transactions=[Transaction(source, number, int(time.time() * 1000))],
+        custom_metadata={"eventhub": f"{source}#{number}"},
+    )
+
+
+def _leaving(table: DeltaTable, days: Collection[str]) -> list[RemoveAction]:
+    from deltalake.transaction import RemoveAction
+
+    if not days:
+        return []
+    now = int(time.time() * 1000)
+    adds = table.get_add_actions(flatten=True)
+    files = zip(
+        adds["path"].to_pylist(), adds["size_bytes"].to_pylist(), adds[f"partition.{DAY}"].to_pylist(), strict=True
+    )
+    return [
+        RemoveAction(path, True, now, size, {DAY: day.isoformat()})
+        for path, size, day in files
+        if day.isoformat() in days
+    ]
 
 
 def _delta_schema(schema: pa.Schema) -> Any:

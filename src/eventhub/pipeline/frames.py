@@ -1,0 +1,79 @@
+"""Tables of the lake as DataFrames: files of the current version in, files without a commit out.
+
+Rows never come to the driver; of what tasks write, it gets the entries that a commit needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql.pandas.types import from_arrow_schema
+
+from eventhub.lake.files import FileEntry, write_day_files
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from eventhub.lake.tables import LakeTable
+
+__all__ = ["ENTRIES", "as_batch", "entries_of", "frame", "write"]
+
+ENTRIES: Final = "path string, size long, rows long, day string, stats string, modified_ms long"
+"""How the entries of files travel from tasks to the driver."""
+
+
+def frame(
+    spark: SparkSession,
+    table: LakeTable,
+    *,
+    days: Collection[str] | None = None,
+    columns: Sequence[str] | None = None,
+    least: Mapping[str, int] | None = None,
+) -> DataFrame:
+    """The rows of a table; only of these days, and without files that hold nothing from ``least`` on.
+
+    ``least`` is a column and its minimum: it leaves out files by their statistics, never rows of those that stay.
+    Without a table, or a file, the frame is empty.
+    """
+    schema = from_arrow_schema(table.schema)
+    files = table.file_uris(days=days, least=least)
+    if files:
+        base = spark_path(table.url if "://" in table.url else table.filesystem()[1])
+        read = spark.read.schema(schema).option("basePath", base).parquet(*map(spark_path, files))
+    else:
+        read = spark.createDataFrame([], schema)
+    return read if columns is None else read.select(*columns)
+
+
+def spark_path(url: str) -> str:
+    """As Hadoop calls it, which knows object stores by a name of its own."""
+    return f"s3a://{url.removeprefix('s3://')}" if url.startswith("s3://") else url
+
+
+def write(frame: DataFrame, table: LakeTable, *, name: str) -> list[FileEntry]:
+    """Write the rows into files of their days, each task its own; they belong to the table once they are committed.
+
+    The frame has the table's columns, in whatever order.
+    """
+
+    def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        context = TaskContext.get()
+        part = 0 if context is None else context.partitionId()
+        fitting = (batch.select(table.schema.names).cast(table.schema) for batch in batches if batch.num_rows)
+        for entry in write_day_files(fitting, *table.filesystem(), name=f"{name}-{part}"):
+            yield as_batch(entry)
+
+    return entries_of(frame.mapInArrow(task, ENTRIES))
+
+
+def as_batch(entry: FileEntry) -> pa.RecordBatch:
+    return pa.RecordBatch.from_pylist([msgspec.structs.asdict(entry)])
+
+
+def entries_of(frame: DataFrame) -> list[FileEntry]:
+    """Run the tasks and collect what they have written."""
+    return [FileEntry(**row.asDict()) for row in frame.collect()]

@@ -1,0 +1,49 @@
+"""Tables of the lake as frames: what is committed is seen, what is written is not seen before its commit."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+
+from eventhub.lake.place import Lake
+from eventhub.pipeline.frames import frame, write
+
+pytestmark = pytest.mark.alone
+SCHEMA = pa.schema(
+    [
+        pa.field("id", pa.int64()),
+        pa.field("at", pa.timestamp("us", tz="UTC")),
+        pa.field("parts", pa.list_(pa.int64())),
+        pa.field("day", pa.date32()),
+    ]
+)
+
+
+def test_a_frame_is_written_committed_and_read_again(spark: SparkSession, tmp_path: Path) -> None:
+    table = Lake(str(tmp_path)).derived("facts/numbers", SCHEMA)
+    assert frame(spark, table).collect() == []
+    made = spark.range(0, 40, 1, 2).selectExpr(
+        "array(id, 7L) AS parts",
+        "id",
+        "timestamp_seconds(1772323200 + id * 3600) AS at",
+        "to_date(timestamp_seconds(1772323200 + id * 3600)) AS day",
+    )
+    entries = write(made, table, name="first")
+    assert sorted((entry.day, entry.rows) for entry in entries) == [
+        ("2026-03-01", 4),
+        ("2026-03-01", 20),
+        ("2026-03-02", 16),
+    ]
+    assert frame(spark, table).collect() == []
+    table.commit(entries, source="hub/facts", number=1)
+    assert frame(spark, table).count() == 40
+    (row,) = frame(spark, table, columns=["at", "parts", "day"], days=["2026-03-02"]).where("id = 30").collect()
+    assert (row["at"].astimezone(UTC), row["parts"], str(row["day"])) == (
+        datetime(2026, 3, 2, 6, tzinfo=UTC),
+        [30, 7],
+        "2026-03-02",
+    )
+    assert frame(spark, table, least={"id": 24}).count() == 16  # the files, not the rows, that have less are left out
+    assert frame(spark, table, days=[]).count() == 0
