@@ -3,6 +3,7 @@
 import asyncio
 from collections import Counter
 from datetime import timedelta
+from secrets import token_hex
 from typing import Any
 
 import pytest
@@ -11,7 +12,8 @@ from eventhub.core.events import Status
 from eventhub.core.lifecycle import Bury, Complete, Retry
 from eventhub.errors import InvalidEventError, SubscriberExists
 from eventhub.store import Store
-from eventhub.store.messages import FannedOut, MessageClaim, routes_of
+from eventhub.store.delivering import MOST_BYTES
+from eventhub.store.messages import FannedOut, Marker, MessageClaim, Placement, Plan, routes_of
 from eventhub.store.values import Report
 from tests.conformance.conftest import OpenAnother
 from tests.conformance.hub_support import broadcast, claim, plan, subscriber
@@ -314,3 +316,38 @@ def _removal(store: Store, number: int) -> tuple[Any, ...]:
 async def test_the_hubs_own_queue_is_nobody_elses(store: Store) -> None:
     with pytest.raises(InvalidEventError, match="the hub keeps its messages"):
         await store.claim("hub", worker="w", lease=timedelta(minutes=1))
+
+
+async def test_a_round_holds_no_more_of_payloads_than_fits(store: Store) -> None:
+    """A filter or a key in the payload needs to see it; a backlog of large ones comes in several rounds, in order."""
+    one = await subscriber(store)
+    large = [f'"{token_hex(1 << 19)}"' for _ in range(2 * MOST_BYTES >> 20)]
+    published = [event.id for event in await broadcast(store, *large)]
+    without = await plan(store, one)
+    seen: list[tuple[int, str | None]] = []
+
+    def place(marker: Marker) -> list[Placement]:
+        seen.append((marker.event_id, marker.payload))
+        return without.place(marker)
+
+    way = Plan(without.version, without.routes, True, place)
+    rounds = []
+    while (done := await store.fan_out(way)).events:
+        rounds.append(done)
+        assert sum(len(payload or "") for _, payload in seen[-done.events :]) < MOST_BYTES + (1 << 20) + 2
+    assert len(rounds) == 2
+    assert [done.more for done in rounds] == [True, False]
+    assert seen == list(zip(published, large, strict=True))
+
+
+async def test_probes_of_many_circuits_are_taken_at_once_and_each_by_one(
+    store: Store, open_another: OpenAnother
+) -> None:
+    resting = [await subscriber(store) for _ in range(20)]
+    rest, now = timedelta(minutes=1), await store.now()
+    for number in resting:
+        assert await store.open_circuit(number, rest, now=now)
+    later = now + timedelta(minutes=2)
+    others = [store, await open_another()]
+    first, second = await asyncio.gather(*(one.take_probes(dict.fromkeys(resting, rest), now=later) for one in others))
+    assert sorted([*first, *second]) == resting

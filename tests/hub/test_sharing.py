@@ -2,8 +2,10 @@
 
 import asyncio
 
+import pytest
+
 from eventhub.core.subscribers import Subscriber
-from eventhub.hub import CrewSettings, Hub
+from eventhub.hub import CrewSettings, Hub, dispatcher
 from eventhub.hub.dispatcher import DispatcherTuning
 from eventhub.hub.lines import CircuitRules
 from eventhub.hub.roster import DISPATCHING, Roster
@@ -65,3 +67,29 @@ async def test_one_that_hangs_with_a_large_limit_leaves_places_to_others(
     await well.wait_for(20)
     assert len(hanging.arrivals) <= 14
     free.set()
+
+
+async def test_large_messages_under_way_are_bounded_by_their_size(
+    make_hub: MakeHub, make_receiver: MakeReceiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After one of them was seen, no more are taken than there is room for, however many places are free."""
+    monkeypatch.setattr(dispatcher, "MOST_BYTES", 1 << 20)
+    hub = await make_hub(settings=CrewSettings(tuning=DispatcherTuning(concurrency=100, shutdown_timeout=0.1)))
+    free = asyncio.Event()
+
+    async def when_told(arrival: Arrival) -> int:
+        if arrival.data["number"]:
+            await free.wait()
+        return 200
+
+    receiver = await make_receiver(when_told)
+    await hub.subscribers.create(Subscriber(name="one", url=receiver.url, max_in_flight=100))
+    events = [{"type": "t", "payload": {"number": number, "text": "x" * 100_000}} for number in range(40)]
+    await hub.publish_many(events[:1])
+    await receiver.wait_for(1)
+    await hub.publish_many(events[1:])
+    await receiver.wait_for(10)
+    assert receiver.most_at_once <= 11
+    free.set()
+    await receiver.wait_for(40)
+    assert sorted(arrival.data["number"] for arrival in receiver.arrivals) == list(range(40))

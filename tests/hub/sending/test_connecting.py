@@ -16,7 +16,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from eventhub.core.verdicts import NETWORK, TIMEOUT
+from eventhub.hub import resolving
 from eventhub.hub.destinations import Destinations
+from eventhub.hub.resolving import Resolver
 from eventhub.hub.sending import Sender, WebhookRequest
 from tests.hub.sending.receiver import Receiver, then_silence
 
@@ -176,3 +178,29 @@ async def _plain(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> 
     await reader.read(5)
     writer.write(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
     writer.close()
+
+
+async def test_names_that_hang_do_not_take_the_turns_of_others(monkeypatch: pytest.MonkeyPatch):
+    """More names than there are turns, none of which is ever answered, beside one that is."""
+    monkeypatch.setattr(resolving, "HANGS_AFTER", 0.02)
+    answer = threading.Event()
+
+    def lookup(host: str, port: int, **_: Any) -> list[Any]:
+        if host != NAME:
+            answer.wait(30)
+        return [(*HOME, ("127.0.0.1", port))]
+
+    resolver = Resolver(Destinations.parse(["127.0.0.0/8"]), lookup=lookup)
+    hanging = [
+        asyncio.create_task(resolver.resolve(f"hangs-{number}.example.com", 80))
+        for number in range(2 * resolving.MOST_LOOKUPS)
+    ]
+    await asyncio.sleep(0)  # all have asked
+    try:
+        async with asyncio.timeout(10):
+            assert await resolver.resolve(NAME, 80) == [(*HOME, ("127.0.0.1", 80))]
+        assert not any(task.done() for task in hanging)
+    finally:
+        answer.set()
+        await asyncio.gather(*hanging)
+        resolver.close()
