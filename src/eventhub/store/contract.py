@@ -24,6 +24,7 @@ from eventhub.store.messages import FANOUT
 from eventhub.store.messaging import Messaging
 from eventhub.store.operating import Operating
 from eventhub.store.portions import Portions
+from eventhub.store.pruning import Pruning
 from eventhub.store.reading import Reading
 from eventhub.store.values import (
     Claim,
@@ -51,7 +52,7 @@ TEND_SHARE = 20
 """A look that took t seconds is not repeated before this many times t, so tending stays a small share of the work."""
 
 
-class Store(Reading, Operating, Delivering, Messaging, Ledger):
+class Store(Reading, Operating, Delivering, Messaging, Ledger, Pruning):
     """A database of events and deliveries. Opens itself on first use; faces share it.
 
     ``await store`` opens it at once, ``async with store`` opens it and closes it at the end.

@@ -24,6 +24,7 @@ from eventhub.store.postgres.ledger import PostgresLedger
 from eventhub.store.postgres.marker_floor import MarkerFloor
 from eventhub.store.postgres.messaging import PostgresMessaging
 from eventhub.store.postgres.operating import PostgresOperating
+from eventhub.store.postgres.pruning import PostgresPruning
 from eventhub.store.postgres.publishing import SQL, is_plain, publish_calls, publish_plain
 from eventhub.store.postgres.reading import PostgresReading, same
 from eventhub.store.postgres.signals import Signals
@@ -42,7 +43,9 @@ TRIES = 4
 """How often a transaction of ours that lost to a deadlock is tried before the caller hears of it."""
 
 
-class PostgresStore(PostgresReading, PostgresOperating, PostgresDelivering, PostgresMessaging, PostgresLedger):
+class PostgresStore(
+    PostgresReading, PostgresOperating, PostgresDelivering, PostgresMessaging, PostgresLedger, PostgresPruning
+):
     """Events in the schema ``eventhub`` of a PostgreSQL database, for any number of processes and hosts."""
 
     engine = "postgres"

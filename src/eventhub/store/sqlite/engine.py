@@ -19,6 +19,7 @@ from eventhub.store.sqlite.delivering import SqliteDelivering
 from eventhub.store.sqlite.ledger import SqliteLedger
 from eventhub.store.sqlite.messaging import SqliteMessaging
 from eventhub.store.sqlite.operating import SqliteOperating
+from eventhub.store.sqlite.pruning import SqlitePruning
 from eventhub.store.sqlite.publishing import SQL, publish_calls, route_number
 from eventhub.store.sqlite.reading import SqliteReading
 from eventhub.store.sqlite.thread import ConnectionThread
@@ -32,7 +33,7 @@ WATCH_SECONDS = 0.02
 _MICROSECOND = timedelta(microseconds=1)
 
 
-class SqliteStore(SqliteReading, SqliteOperating, SqliteDelivering, SqliteMessaging, SqliteLedger):
+class SqliteStore(SqliteReading, SqliteOperating, SqliteDelivering, SqliteMessaging, SqliteLedger, SqlitePruning):
     """Events in one SQLite file; several processes may share it."""
 
     engine = "sqlite"

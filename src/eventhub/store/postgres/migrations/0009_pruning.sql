@@ -1,0 +1,42 @@
+-- Old days of the log leave as a whole: deleting their rows one by one would leave as much to vacuum.
+
+-- Drop the partition of a day if exactly the rows that were compared with the lake's are free to go: those that were
+-- copied (below that position) and whose event is gone. The others, which are few or else nothing is dropped, go on living
+-- in the default partition, unchanged. Returns whether the day was dropped.
+-- First only the partition is locked, so that nobody can add to it while its rows are looked through; all others wait
+-- only for the drop itself.
+CREATE FUNCTION eventhub.drop_log_day(old date, below bigint, compared bigint, most bigint) RETURNS boolean
+LANGUAGE plpgsql AS $$
+DECLARE
+  name text := 'event_log_' || to_char(old, 'YYYYMMDD');
+  first timestamptz := old::timestamp AT TIME ZONE 'UTC';
+  until timestamptz := (old + 1)::timestamp AT TIME ZONE 'UTC';
+  total bigint;
+  staying bigint;
+  kept eventhub.event_log[];
+BEGIN
+  IF NOT EXISTS (SELECT FROM pg_catalog.pg_inherits i JOIN pg_catalog.pg_class c ON c.oid = i.inhrelid
+                 WHERE i.inhparent = 'eventhub.event_log'::regclass AND c.relname = name) THEN
+    RETURN false;
+  END IF;
+  EXECUTE format('LOCK TABLE eventhub.%I IN SHARE ROW EXCLUSIVE MODE', name);
+  SELECT count(*), count(*) FILTER (WHERE e.id IS NOT NULL OR g.xid >= below) INTO total, staying
+  FROM eventhub.event_log g LEFT JOIN eventhub.events e ON e.id = g.event_id
+  WHERE g.created_at >= first AND g.created_at < until;
+  IF staying > most OR total - staying <> compared THEN
+    RETURN false;
+  END IF;
+  IF staying > 0 THEN
+    SELECT array_agg(g) INTO kept FROM eventhub.event_log g
+    WHERE g.created_at >= first AND g.created_at < until
+      AND (g.xid >= below OR EXISTS (SELECT 1 FROM eventhub.events e WHERE e.id = g.event_id));
+    IF cardinality(kept) <> staying THEN
+      RETURN false;
+    END IF;
+  END IF;
+  EXECUTE format('DROP TABLE eventhub.%I', name);
+  IF staying > 0 THEN
+    INSERT INTO eventhub.event_log OVERRIDING SYSTEM VALUE SELECT k.* FROM unnest(kept) AS k;
+  END IF;
+  RETURN true;
+END $$;

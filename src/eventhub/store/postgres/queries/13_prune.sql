@@ -1,0 +1,54 @@
+-- name: old_event_days
+-- What is open is looked for from the side of what is open, which is little.
+WITH open AS MATERIALIZED (
+  SELECT event_id FROM eventhub.deliveries
+  UNION SELECT event_id FROM eventhub.fanout
+  UNION SELECT event_id FROM eventhub.dead_letters WHERE retried_at IS NULL)
+SELECT (e.created_at AT TIME ZONE 'UTC')::date AS day, count(*), min(e.id), max(e.id), count(o.event_id)
+FROM eventhub.events e LEFT JOIN open o ON o.event_id = e.id
+WHERE e.created_at < $1 GROUP BY day ORDER BY day;
+
+-- name: old_log_days
+SELECT (g.created_at AT TIME ZONE 'UTC')::date AS day, count(*), min(g.id), max(g.id), count(e.id)
+FROM eventhub.event_log g LEFT JOIN eventhub.events e ON e.id = g.event_id
+WHERE g.created_at < $1 GROUP BY day ORDER BY day;
+
+-- name: prune_events
+-- One statement, one snapshot: an event of which it sees nothing open, and no log row at or above what was copied, is
+-- settled for good. Each question is a look-up by itself; the rows of the log that are not copied yet are few, and are
+-- found by their transactions. Who is being pruned by another at this moment is left to it.
+WITH fresh AS MATERIALIZED (SELECT event_id FROM eventhub.event_log WHERE xid >= $3),
+settled AS MATERIALIZED (
+  SELECT e.* FROM unnest($1::bigint[]) AS w(id)
+  CROSS JOIN LATERAL (
+    SELECT v.ctid AS tid, v.id, v.route, v.idempotency_key FROM eventhub.events v
+    WHERE v.id = w.id AND v.xid < $2
+      AND (SELECT 1 FROM eventhub.deliveries d WHERE d.id = v.id) IS NULL
+      AND (SELECT 1 FROM eventhub.deliveries m WHERE m.event_id = v.id AND m.subscriber IS NOT NULL LIMIT 1) IS NULL
+      AND (SELECT 1 FROM eventhub.fanout f WHERE f.event_id = v.id) IS NULL
+      AND (SELECT 1 FROM eventhub.dead_letters l WHERE l.event_id = v.id AND l.retried_at IS NULL LIMIT 1) IS NULL
+      AND v.id NOT IN (SELECT event_id FROM fresh)
+    LIMIT 1 FOR UPDATE OF v SKIP LOCKED) e),
+keys AS (
+  DELETE FROM eventhub.idempotency_keys k USING settled s JOIN eventhub.routes r ON r.id = s.route
+  WHERE s.idempotency_key IS NOT NULL AND k.scope = r.queue AND k.key = s.idempotency_key AND k.event_id = s.id),
+guarded AS (DELETE FROM eventhub.guards WHERE event_id = ANY (ARRAY (SELECT id FROM settled))),
+results AS (DELETE FROM eventhub.handler_results WHERE event_id = ANY (ARRAY (SELECT id FROM settled))),
+gone AS (DELETE FROM eventhub.events WHERE ctid = ANY (ARRAY (SELECT tid FROM settled)) RETURNING 1)
+SELECT count(*) FROM gone;
+
+-- name: prune_log
+-- By event, which has an index; the day leaves the other partitions out.
+WITH gone AS (
+  DELETE FROM eventhub.event_log g USING unnest($1::bigint[], $2::bigint[]) AS w(id, event_id)
+  WHERE g.event_id = w.event_id AND g.id = w.id AND g.created_at >= $3 AND g.created_at < $4 AND g.xid < $5
+    AND (SELECT 1 FROM eventhub.events e WHERE e.id = w.event_id) IS NULL
+  RETURNING 1)
+SELECT count(*) FROM gone;
+
+-- name: be_brief
+-- Whoever waits for the whole log makes all others wait behind it: rather give up.
+SET LOCAL lock_timeout = '250ms';
+
+-- name: drop_log_day
+SELECT eventhub.drop_log_day($1, $2, $3, $4);

@@ -1,0 +1,2 @@
+-- Old days of the log leave row by row here, as there are no partitions; the room they leave is used again. Nothing to add.
+SELECT 1;

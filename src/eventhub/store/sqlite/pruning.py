@@ -1,0 +1,64 @@
+"""Pruning in SQLite: in batches, each in the writer's next commit."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from datetime import UTC, date, datetime, timedelta
+from typing import Any, Final, TypeVar
+
+import apsw
+
+from eventhub.store.contract import Store
+from eventhub.store.pruning import OldDay, day_bounds
+from eventhub.store.rows import micros
+from eventhub.store.sqlite.publishing import SQL
+from eventhub.store.sqlite.publishing import ids as array
+
+__all__ = ["SqlitePruning"]
+
+R = TypeVar("R")
+_FIRST: Final = datetime(1970, 1, 1, tzinfo=UTC).date()
+
+
+class SqlitePruning(Store):
+    """The pruning part of the SQLite store."""
+
+    @abstractmethod
+    async def _read(self, query: str, **named: Any) -> list[tuple[Any, ...]]: ...
+    @abstractmethod
+    async def _write(self, work: Callable[..., R], *args: Any, now: datetime | None = None) -> R: ...
+
+    async def old_event_days(self, before: datetime) -> list[OldDay]:
+        return _days(await self._read(SQL.old_event_days, before=micros(before)))
+
+    async def old_log_days(self, before: datetime) -> list[OldDay]:
+        return _days(await self._read(SQL.old_log_days, before=micros(before)))
+
+    async def prune_events(self, ids: Sequence[int], *, copied: int, log_copied: int) -> int:
+        def work(connection: apsw.Connection, _: int) -> int:
+            named = {"ids": array(list(ids)), "copied": copied, "log_copied": log_copied}
+            settled = [number for (number,) in connection.execute(SQL.settled_events, named)]
+            for query in (SQL.prune_keys, SQL.prune_guards, SQL.drop_results, SQL.prune_events) if settled else ():
+                connection.execute(query, {"ids": array(settled)})
+            return len(settled)
+
+        await self.open()
+        return await self._write(work) if ids else 0
+
+    async def prune_log(self, day: date, rows: Sequence[tuple[int, int]], *, copied: int) -> int:
+        first, last = map(micros, day_bounds(day))
+
+        def work(connection: apsw.Connection, _: int) -> int:
+            named = {"ids": array([number for number, _ in rows]), "copied": copied, "first": first, "last": last}
+            return len(connection.execute(SQL.prune_log, named).fetchall())
+
+        await self.open()
+        return await self._write(work) if rows else 0
+
+    async def drop_log_day(self, day: date, rows: int, *, copied: int) -> bool:  # noqa: ARG002 - there are no partitions
+        return False
+
+
+def _days(rows: list[tuple[Any, ...]]) -> list[OldDay]:
+    return [OldDay(_FIRST + timedelta(days=day), *rest) for day, *rest in rows]
