@@ -15,7 +15,7 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-__all__ = ["DATASETS", "Dataset", "LakeCommit", "Ledger", "to_lake_commit"]
+__all__ = ["DATASETS", "Dataset", "LakeCommit", "Ledger", "LockHolder", "Waiting", "to_lake_commit"]
 
 Dataset = Literal["events", "event_log"]
 DATASETS: Final[tuple[Dataset, ...]] = ("events", "event_log")
@@ -31,6 +31,21 @@ class LakeCommit(msgspec.Struct, frozen=True, kw_only=True):
     rows: int | None = None
     created_at: datetime
     done_at: datetime | None = None
+
+
+class Waiting(msgspec.Struct, frozen=True):
+    """Rows that are not in the lake yet: how many, and since when the oldest of them waits."""
+
+    rows: int
+    oldest: datetime | None = None
+
+
+class LockHolder(msgspec.Struct, frozen=True):
+    """Who does shared work now, and until when unless it goes on."""
+
+    owner: str
+    fence: int
+    until: datetime
 
 
 def to_lake_commit(row: Sequence[Any], time: Callable[[Any], datetime]) -> LakeCommit:
@@ -73,6 +88,14 @@ class Ledger(ABC):
         """The lake has it; False when that was known, or there is no such intention."""
 
     @abstractmethod
+    async def waiting(self, dataset: Dataset, position: int) -> Waiting:
+        """The rows at and above a position, whether they can be copied yet or not."""
+
+    @abstractmethod
+    async def horizon_age(self) -> timedelta | None:
+        """For how long the oldest transaction that writes has held the horizon back; None without one."""
+
+    @abstractmethod
     async def take_lock(self, name: str, owner: str, lease: timedelta, *, now: datetime | None = None) -> int | None:
         """Be the one who does this work, for a while; the fence of it, or None when somebody else is."""
 
@@ -83,3 +106,7 @@ class Ledger(ABC):
     @abstractmethod
     async def drop_lock(self, name: str, fence: int) -> None:
         """Let others do it."""
+
+    @abstractmethod
+    async def lock_holder(self, name: str) -> LockHolder | None:
+        """Who holds the lock; None when nobody does, or its time is over."""

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Final
 
 from eventhub.store.contract import Store
-from eventhub.store.ledger import Dataset, LakeCommit, to_lake_commit
+from eventhub.store.ledger import Dataset, LakeCommit, LockHolder, Waiting, to_lake_commit
 from eventhub.store.postgres.publishing import SQL
 from eventhub.store.postgres.reading import same
 
 __all__ = ["PostgresLedger"]
+
+_WAITING: Final = {"events": SQL.waiting_events, "event_log": SQL.waiting_event_log}
 
 
 class PostgresLedger(Store):
@@ -39,6 +41,14 @@ class PostgresLedger(Store):
     async def finish_commit(self, dataset: Dataset, number: int, rows: int, *, now: datetime | None = None) -> bool:
         return bool(await self._read(SQL.finish_commit, dataset, number, rows, now))
 
+    async def waiting(self, dataset: Dataset, position: int) -> Waiting:
+        ((rows, oldest),) = await self._read(_WAITING[dataset], position)
+        return Waiting(rows, oldest)
+
+    async def horizon_age(self) -> timedelta | None:
+        ((age,),) = await self._read(SQL.horizon_age)
+        return None if age is None else max(age, timedelta(0))
+
     async def take_lock(self, name: str, owner: str, lease: timedelta, *, now: datetime | None = None) -> int | None:
         rows = await self._read(SQL.take_lock, name, owner, lease, now)
         return int(rows[0][0]) if rows else None
@@ -48,3 +58,7 @@ class PostgresLedger(Store):
 
     async def drop_lock(self, name: str, fence: int) -> None:
         await self._read(SQL.drop_lock, name, fence)
+
+    async def lock_holder(self, name: str) -> LockHolder | None:
+        rows = await self._read(SQL.lock_holder, name)
+        return LockHolder(*rows[0]) if rows else None

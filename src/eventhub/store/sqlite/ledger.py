@@ -10,8 +10,8 @@ from typing import Any, Final, TypeVar
 import apsw
 
 from eventhub.store.contract import Store
-from eventhub.store.ledger import Dataset, LakeCommit, to_lake_commit
-from eventhub.store.rows import from_micros
+from eventhub.store.ledger import Dataset, LakeCommit, LockHolder, Waiting, to_lake_commit
+from eventhub.store.rows import from_micros, micros
 from eventhub.store.sqlite.publishing import SQL
 
 __all__ = ["SqliteLedger"]
@@ -19,6 +19,7 @@ __all__ = ["SqliteLedger"]
 R = TypeVar("R")
 _MICROSECOND: Final = timedelta(microseconds=1)
 _HORIZONS: Final = {"events": SQL.horizon_events, "event_log": SQL.horizon_event_log}
+_WAITING: Final = {"events": SQL.waiting_events, "event_log": SQL.waiting_event_log}
 
 
 class SqliteLedger(Store):
@@ -58,6 +59,13 @@ class SqliteLedger(Store):
         named = {"dataset": dataset, "number": number, "rows": rows}
         return bool(await self._one(SQL.finish_commit, named, now=now))
 
+    async def waiting(self, dataset: Dataset, position: int) -> Waiting:
+        ((rows, oldest),) = await self._read(_WAITING[dataset], position=position)
+        return Waiting(rows, None if oldest is None else from_micros(oldest))
+
+    async def horizon_age(self) -> timedelta | None:
+        return None  # whoever writes holds the lock of the file: nothing is committed out of order
+
     async def take_lock(self, name: str, owner: str, lease: timedelta, *, now: datetime | None = None) -> int | None:
         found = await self._one(SQL.take_lock, {"name": name, "owner": owner}, lease=lease, now=now)
         return None if found is None else int(found[0])
@@ -67,6 +75,10 @@ class SqliteLedger(Store):
 
     async def drop_lock(self, name: str, fence: int) -> None:
         await self._one(SQL.drop_lock, {"name": name, "fence": fence})
+
+    async def lock_holder(self, name: str) -> LockHolder | None:
+        rows = await self._read(SQL.lock_holder, name=name, now=micros(await self.now()))
+        return LockHolder(rows[0][0], rows[0][1], from_micros(rows[0][2])) if rows else None
 
     async def _one(
         self, query: str, named: dict[str, Any], *, lease: timedelta | None = None, now: datetime | None = None

@@ -24,6 +24,20 @@ ON CONFLICT DO NOTHING;
 UPDATE eventhub.lake_commits SET rows = $3, done_at = coalesce($4, now())
 WHERE dataset = $1 AND number = $2 AND done_at IS NULL RETURNING number;
 
+-- name: waiting_events
+SELECT count(*), min(created_at) FROM eventhub.events WHERE xid >= greatest($1::bigint, 1);
+
+-- name: waiting_event_log
+SELECT count(*), min(created_at) FROM eventhub.event_log WHERE xid >= greatest($1::bigint, 1);
+
+-- name: horizon_age
+-- Numbers are those of the whole cluster, so that a transaction in any of its databases counts; those that only read
+-- have none.
+SELECT max(age) FROM (
+  SELECT clock_timestamp() - xact_start AS age FROM pg_stat_activity
+  WHERE backend_xid IS NOT NULL AND pid <> pg_backend_pid()
+  UNION ALL SELECT clock_timestamp() - prepared FROM pg_prepared_xacts) open;
+
 -- name: take_lock
 -- Who has let it go, or was silent for too long, does not have it any more; the fence tells the old from the new.
 INSERT INTO eventhub.locks AS held (name, owner, fence, until)
@@ -39,3 +53,6 @@ WHERE name = $1 AND fence = $2 AND until IS NOT NULL RETURNING fence;
 
 -- name: drop_lock
 UPDATE eventhub.locks SET until = NULL WHERE name = $1 AND fence = $2 RETURNING fence;
+
+-- name: lock_holder
+SELECT owner, fence, until FROM eventhub.locks WHERE name = $1 AND until >= now();

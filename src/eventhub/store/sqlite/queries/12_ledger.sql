@@ -16,6 +16,12 @@ INSERT INTO eventhub_lake_commits (dataset, number, first, last, created_at) VAL
 UPDATE eventhub_lake_commits SET rows = :rows, done_at = :now
 WHERE dataset = :dataset AND number = :number AND done_at IS NULL RETURNING number;
 
+-- name: waiting_events
+SELECT count(*), min(created_at) FROM eventhub_events WHERE id >= :position;
+
+-- name: waiting_event_log
+SELECT count(*), min(created_at) FROM eventhub_event_log WHERE id >= :position;
+
 -- name: take_lock
 -- Who has let it go, or was silent for too long, does not have it any more; the fence tells the old from the new.
 INSERT INTO eventhub_locks (name, owner, fence, until) VALUES (:name, :owner, 1, :until)
@@ -29,3 +35,6 @@ UPDATE eventhub_locks SET until = :until WHERE name = :name AND fence = :fence A
 
 -- name: drop_lock
 UPDATE eventhub_locks SET until = NULL WHERE name = :name AND fence = :fence RETURNING fence;
+
+-- name: lock_holder
+SELECT owner, fence, until FROM eventhub_locks WHERE name = :name AND until >= :now;
