@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from eventhub.pipeline.facts.schemas import TIME
 
-__all__ = ["DAILY", "DEAD_TRIAGE", "HOT_KEYS", "HOURLY", "MARTS", "QUEUE_DEPTH", "WORKERS"]
+__all__ = ["DAILY", "DEAD_TRIAGE", "HOT_KEYS", "HOURLY", "MARTS", "QUEUE_DEPTH"]
 
 _COUNTS: Final = [
     ("published", pa.int64()),  # events
@@ -37,6 +37,7 @@ _SHAPES: Final = [
     ("latency_p50", pa.int64()),  # milliseconds from published to completed, deliveries
     ("latency_p90", pa.int64()),
     ("latency_p99", pa.int64()),
+    ("last_seen", TIME),  # when an attempt was last taken, or reported on by its worker; stale workers are found by it
     ("wait_sketch", pa.binary()),
     ("duration_sketch", pa.binary()),
     ("latency_sketch", pa.binary()),
@@ -55,19 +56,6 @@ QUEUE_DEPTH: Final = pa.schema(
         ("entered", pa.int64()),
         ("left", pa.int64()),
         ("depth", pa.int64()),
-        ("day", pa.date32()),
-    ]
-)
-WORKERS: Final = pa.schema(
-    [
-        # One row for each day that a worker did something. Over its days, picked - ended is what it has open.
-        ("worker", pa.string()),
-        ("first_seen", TIME),  # taking work or reporting on it
-        ("last_seen", TIME),
-        ("picked", pa.int64()),
-        ("ended", pa.int64()),
-        ("failed", pa.int64()),
-        ("abandoned", pa.int64()),
         ("day", pa.date32()),
     ]
 )
@@ -102,7 +90,6 @@ MARTS: Final[dict[str, pa.Schema]] = {
     "marts/hourly": HOURLY,
     "marts/daily": DAILY,
     "marts/queue_depth": QUEUE_DEPTH,
-    "marts/workers": WORKERS,
     "marts/dead_triage": DEAD_TRIAGE,
     "marts/hot_keys": HOT_KEYS,
 }
