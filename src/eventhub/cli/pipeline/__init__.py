@@ -13,7 +13,9 @@ __all__ = ["app"]
 
 app = App(name="pipeline")
 
-_COMMANDS: Final[dict[str, str]] = {}
+_COMMANDS: Final[dict[str, str]] = {
+    "synth": "Fill a hub with a made-up history, to try things on.",
+}
 """Command → what it is for. Each is the function of its own name in the module of its own name here."""
 for _place, (_name, _purpose) in enumerate(_COMMANDS.items()):
     app.command(f"eventhub.cli.pipeline.{_name}:{_name}", name=_name, help=_purpose, sort_key=_place)

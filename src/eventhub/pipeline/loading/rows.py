@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from eventhub.pipeline.loading.target import RouteName, Target
     from eventhub.store.ledger import Dataset
 
-__all__ = ["EVENTS", "LOG", "RouteNumbers", "event_rows", "highest", "log_rows"]
+__all__ = ["EVENTS", "LOG", "RouteNumbers", "event_rows", "highest", "log_rows", "moved_on"]
 
 
 def _fields(dataset: Dataset) -> list[pa.Field]:
@@ -64,6 +64,16 @@ def log_rows(batch: pa.RecordBatch) -> pa.RecordBatch:
 def highest(rows: pa.RecordBatch, name: str) -> int:
     """The highest number in a column; 0 when there is none."""
     return int(pc.max(rows.column(name)).as_py() or 0)
+
+
+def moved_on(rows: pa.RecordBatch, first: int, *, first_entry: int | None = None) -> pa.RecordBatch:
+    """Rows whose ids count from 0, under ids from ``first`` on; entries of the log from ``first_entry`` on."""
+    firsts = {"id": first if first_entry is None else first_entry, "event_id": first, "delivery_id": first}
+    columns = [
+        pc.add(column, firsts[name]) if name in firsts else column
+        for name, column in zip(rows.schema.names, rows.columns, strict=True)
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=rows.schema)
 
 
 def _column(batch: pa.RecordBatch, field: pa.Field) -> pa.Array:

@@ -39,3 +39,11 @@ class Target(ABC):
     @abstractmethod
     def insert(self, dataset: Dataset, rows: pa.RecordBatch, *, copied: bool = False) -> int:
         """Insert rows as the table has them, but for those that are there; returns how many were not."""
+
+    @abstractmethod
+    def append(self, events: pa.RecordBatch, entries: pa.RecordBatch, *, ids: int) -> int:
+        """Store new events with all that happened to them, as one, under new ids; the first of these is returned.
+
+        In the rows, ids of events and deliveries count from 0, and there are ``ids`` of them; entries of the log get
+        theirs in their order. What is dead and was not retried gets into the dead letter queue.
+        """

@@ -11,11 +11,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from adbc_driver_postgresql import StatementOptions
 
-from eventhub.pipeline.loading.rows import highest
+from eventhub.pipeline.loading.rows import highest, moved_on
 from eventhub.pipeline.loading.target import RouteName, Target
 from eventhub.pipeline.source.postgres import PostgresDatabase, connected
 from eventhub.store.ledger import Dataset
+from eventhub.store.messages import HUB
 from eventhub.store.queries import load_queries
+from eventhub.store.values import lane_id
 
 __all__ = ["PostgresTarget"]
 
@@ -38,7 +40,7 @@ class PostgresTarget(Target):
         PostgresDatabase(self.url).origin()  # says what is missing
         with ExitStack() as entering:  # what goes wrong already here is told in our words, too
             self._connection = entering.enter_context(connected(self.url))
-            for statement in (SQL.stage_events, SQL.stage_event_log, SQL.stage_routes):
+            for statement in (SQL.stage_events, SQL.stage_event_log, SQL.stage_routes, SQL.stage_lanes):
                 self._run(statement)
             self._held = entering.pop_all()
         return self
@@ -69,6 +71,26 @@ class PostgresTarget(Target):
             inserted = self._run(_INSERT[dataset].format(copied="true" if copied else "false"))
             self._run(_EMPTY[dataset])
         return inserted
+
+    def append(self, events: pa.RecordBatch, entries: pa.RecordBatch, *, ids: int) -> int:
+        self._make_days(entries)
+        with self._transaction():
+            first, first_entry = self._moved(ids=ids, entries=entries.num_rows)
+        with self._transaction():  # another one: nobody waits for ids while rows are copied
+            self._copy("events", moved_on(events, first), schema="eventhub")
+            self._copy("event_log", moved_on(entries, first, first_entry=first_entry), schema="eventhub")
+            self._bury(first, first + ids - 1)
+        return first
+
+    def _bury(self, first: int, last: int) -> None:
+        self._run(SQL.bury.format(first=first, last=last, hub=HUB))
+        keys = self._rows(SQL.dead_keys.format(first=first, last=last))
+        if keys:
+            queues, names = (list(column) for column in zip(*keys, strict=True))
+            lanes = [lane_id(queue, name) for queue, name in keys]
+            self._copy("loading_lanes", pa.table({"lane": lanes, "queue": queues, "key": names}))
+            self._run(SQL.set_lanes.format(first=first, last=last))
+            self._run(SQL.empty_lanes)
 
     def _make_days(self, rows: pa.RecordBatch) -> None:
         """A day whose partition is missing gets one before its rows come: later it could not."""

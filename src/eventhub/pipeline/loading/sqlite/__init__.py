@@ -12,12 +12,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from eventhub.errors import StoreUnavailable
-from eventhub.pipeline.loading.rows import highest
+from eventhub.pipeline.loading.rows import highest, moved_on
 from eventhub.pipeline.loading.target import RouteName, Target
 from eventhub.pipeline.source.sqlite import SqliteDatabase
 from eventhub.store.ledger import Dataset
+from eventhub.store.messages import HUB
 from eventhub.store.queries import load_queries
 from eventhub.store.sqlite.connection import check_library, connect, translated
+from eventhub.store.values import lane_id
 
 __all__ = ["SqliteTarget"]
 
@@ -59,6 +61,21 @@ class SqliteTarget(Target):
             before = self._connection.total_changes()
             self._connection.executemany(_INSERT[dataset], _tuples(rows))
             return self._connection.total_changes() - before
+
+    def append(self, events: pa.RecordBatch, entries: pa.RecordBatch, *, ids: int) -> int:
+        with self._transaction():
+            run = self._connection.execute
+            first, first_entry = int(run(SQL.take_ids, {"count": ids}).get), int(run(SQL.next_entry).get)
+            self._connection.executemany(_INSERT["events"], _tuples(moved_on(events, first)))
+            log = moved_on(entries, first, first_entry=first_entry)
+            self._connection.executemany(_INSERT["event_log"], _tuples(log))
+            span = {"first": first, "last": first + ids - 1}
+            run(SQL.bury, {**span, "hub": HUB})
+            lanes = [(lane_id(queue, key), queue, key) for queue, key in run(SQL.dead_keys, span)]
+            self._connection.executemany(
+                SQL.set_lane, [(lane, *span.values(), key, queue) for lane, queue, key in lanes]
+            )
+        return first
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:

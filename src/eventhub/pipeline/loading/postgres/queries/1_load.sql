@@ -80,3 +80,45 @@ SELECT setval('eventhub.ids', {last});
 
 -- name: set_entries
 SELECT setval('eventhub.event_log_id_seq', {last});
+
+-- name: stage_lanes
+CREATE TEMPORARY TABLE loading_lanes (lane bigint, queue text, key text);
+
+-- name: bury
+-- Dead letters of loaded events, put together from the log: the errors since the last fresh start, and who gave it one.
+INSERT INTO eventhub.dead_letters (delivery_id, event_id, subscriber, consumer, route, fence, attempts, failures,
+                                   max_attempts, worker, parks, errors, reason, status, dead_at, retried_at, retried_by,
+                                   type, payload, metadata, tags, title, description, ordering_key, idempotency_key,
+                                   created_at)
+SELECT d.delivery_id, d.event_id, t.whose, (SELECT s.document FROM eventhub.subscribers s WHERE s.id = t.whose),
+       coalesce((SELECT r.id FROM eventhub.routes r
+                 WHERE r.queue = '{hub}' AND r.tags = t.whose::text AND r.priority = 0), e.route),
+       d.fence, d.attempt, f.failures, d.attempt, d.worker, false, f.errors, d.error, 'FAILED', d.created_at, n.created_at,
+       n.worker, e.type, e.payload, e.metadata, e.tags, e.title, e.description, e.ordering_key, e.idempotency_key,
+       e.created_at
+FROM eventhub.event_log d
+JOIN eventhub.events e ON e.id = d.event_id
+CROSS JOIN LATERAL (SELECT max(p.subscriber) AS whose,
+                           coalesce(max(p.id) FILTER (WHERE p.action = 'RETRIED' AND p.id < d.id), 0) AS since,
+                           min(p.id) FILTER (WHERE p.action = 'RETRIED' AND p.id > d.id) AS retried
+                    FROM eventhub.event_log p WHERE p.event_id = d.event_id AND p.delivery_id = d.delivery_id) t
+CROSS JOIN LATERAL (SELECT count(*) AS failures, jsonb_agg(p.error ORDER BY p.id) AS errors
+                    FROM eventhub.event_log p
+                    WHERE p.event_id = d.event_id AND p.delivery_id = d.delivery_id
+                      AND p.action IN ('FAILED', 'ABANDONED') AND p.id > t.since AND p.id < d.id) f
+LEFT JOIN LATERAL (SELECT p.created_at, p.worker FROM eventhub.event_log p
+                   WHERE p.event_id = d.event_id AND p.id = t.retried) n ON true
+WHERE d.event_id BETWEEN {first} AND {last} AND d.action = 'DEAD' ORDER BY d.id;
+
+-- name: dead_keys
+-- The ordering keys of work that is dead, which a fresh start would have to queue up for.
+SELECT DISTINCT r.queue, l.ordering_key FROM eventhub.dead_letters l JOIN eventhub.routes r ON r.id = l.route
+WHERE l.event_id BETWEEN {first} AND {last} AND l.subscriber IS NULL AND l.ordering_key IS NOT NULL;
+
+-- name: set_lanes
+UPDATE eventhub.dead_letters l SET lane = w.lane
+FROM pg_temp.loading_lanes w JOIN eventhub.routes r ON r.queue = w.queue
+WHERE l.event_id BETWEEN {first} AND {last} AND l.subscriber IS NULL AND l.ordering_key = w.key AND l.route = r.id;
+
+-- name: empty_lanes
+TRUNCATE pg_temp.loading_lanes;
