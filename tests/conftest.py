@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import structlog
 
+from tests.object_store import ObjectStore
 from tests.postgres_cluster import PostgresCluster
 from tests.ready_databases import create_ready_database
 
@@ -43,6 +44,13 @@ def _dropped(postgres: PostgresCluster) -> Iterator[str]:
     yield name
     postgres.start()
     postgres.drop_database(name)
+
+
+@pytest.fixture(scope="session")
+def object_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ObjectStore]:
+    """An S3 server of this test process."""
+    with ObjectStore(tmp_path_factory.mktemp("s3")) as store:
+        yield store
 
 
 @pytest.fixture

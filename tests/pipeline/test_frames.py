@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 
 from eventhub.lake.place import Lake
 from eventhub.pipeline.frames import frame, write
+from tests.object_store import ObjectStore
 
 pytestmark = pytest.mark.alone
 SCHEMA = pa.schema(
@@ -47,3 +48,23 @@ def test_a_frame_is_written_committed_and_read_again(spark: SparkSession, tmp_pa
     )
     assert frame(spark, table, least={"id": 24}).count() == 16  # the files, not the rows, that have less are left out
     assert frame(spark, table, days=[]).count() == 0
+
+
+def test_a_frame_in_an_object_store_needs_no_jar(
+    spark: SparkSession, object_store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The tasks are told how to reach it: their own environment was made before."""
+    for name, value in object_store.environment.items():
+        monkeypatch.setenv(name, value)
+    table = Lake(f"s3://{object_store.bucket}/frames").derived("facts/numbers", SCHEMA)
+    made = spark.range(0, 30, 1, 2).selectExpr(
+        "id",
+        "timestamp_seconds(1772323200 + id * 3600) AS at",
+        "array(id, 7L) AS parts",
+        "to_date(timestamp_seconds(1772323200 + id * 3600)) AS day",
+    )
+    table.commit(write(made, table, name="first"), source="hub/facts", number=1)
+    read = frame(spark, table)
+    assert read.orderBy("id").collect() == made.orderBy("id").collect()
+    some = frame(spark, table, columns=["day", "id"], days=["2026-03-02"]).orderBy("id").collect()
+    assert [(str(row["day"]), row["id"]) for row in some] == [("2026-03-02", number) for number in range(24, 30)]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyarrow import fs
 
-__all__ = ["FileEntry", "write_day_files"]
+__all__ = ["FileEntry", "read_day_file", "write_day_files"]
 
 ROWS_PER_GROUP: Final = 131_072
 ROWS_PER_FILE: Final = 2_000_000
@@ -66,6 +66,28 @@ def write_day_files(
             writer.abandon()
 
 
+def read_day_file(filesystem: fs.FileSystem, root: str, path: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """The rows of a file with these columns: its day is in its name, and a column that is newer than it is empty."""
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    day = date.fromisoformat(path.partition("/")[0].removeprefix(f"{DAY}="))
+    with filesystem.open_input_file(f"{root}/{path}") as file:
+        opened = parquet.ParquetFile(file)
+        there = [name for name in schema.names if name in opened.schema_arrow.names]
+        for batch in opened.iter_batches(batch_size=ROWS_PER_GROUP, columns=there):
+            rows = batch.num_rows
+            columns = [
+                batch.column(field.name).cast(field.type)
+                if field.name in there
+                else pa.array([day] * rows, field.type)
+                if field.name == DAY
+                else pa.nulls(rows, field.type)
+                for field in schema
+            ]
+            yield pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
 def _by_day(batch: pa.RecordBatch) -> Iterator[tuple[date, pa.RecordBatch]]:
     import pyarrow.compute as pc
 
@@ -83,13 +105,14 @@ class _DayFile:
     """One file that is being written."""
 
     def __init__(self, filesystem: fs.FileSystem, root: str, day: date, schema: pa.Schema, name: str) -> None:
-        from pyarrow import parquet
+        from pyarrow import fs, parquet
 
         self._day = day.isoformat()
         self._folder = f"{DAY}={self._day}"
         self._path = f"{self._folder}/{name}-{uuid.uuid4().hex}.parquet"
         self._filesystem, self._whole = filesystem, f"{root}/{self._path}"
-        filesystem.create_dir(f"{root}/{self._folder}", recursive=True)
+        if isinstance(filesystem, fs.LocalFileSystem):  # an object store has no folders, only names
+            filesystem.create_dir(f"{root}/{self._folder}", recursive=True)
         self.rows = 0
         self._waiting: list[pa.RecordBatch] = []
         self._waiting_rows = self._waiting_bytes = 0

@@ -3,12 +3,14 @@
     <lake>/events, <lake>/event_log     what was copied from the hub
     <lake>/facts/…, <lake>/marts/…      what was derived from that
 
-Object stores take their credentials from the environment (``AWS_…`` and the like).
+Object stores (``s3://bucket/lake``) are reached as the environment says (``AWS_ENDPOINT_URL``, ``AWS_ACCESS_KEY_ID``
+and the like), which tasks elsewhere get with their work; where it says nothing, each machine uses what it was given.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import os
+from typing import TYPE_CHECKING, Final
 
 from eventhub.lake.datasets import schema_of
 from eventhub.lake.tables import LakeTable
@@ -20,13 +22,15 @@ if TYPE_CHECKING:
 
 __all__ = ["Lake"]
 
+STORE_VARIABLES: Final = "AWS_"
+
 
 class Lake:
     """Tables by their names. Nothing is opened or made before a table is used."""
 
     def __init__(self, url: str, options: dict[str, str] | None = None) -> None:
         self.url = url.rstrip("/") or url
-        self._options = options
+        self._options = _from_environment() if options is None and "://" in url else options
 
     def dataset(self, name: Dataset) -> LakeTable:
         """The copy of a dataset of the hub."""
@@ -35,3 +39,10 @@ class Lake:
     def derived(self, path: str, schema: pa.Schema) -> LakeTable:
         """A table made from others, such as ``facts/deliveries``; its schema has a ``day``."""
         return LakeTable(f"{self.url}/{path}", schema, options=self._options)
+
+
+def _from_environment() -> dict[str, str]:
+    found = {name: value for name, value in os.environ.items() if name.startswith(STORE_VARIABLES)}
+    if any(value.startswith("http://") for value in found.values()):
+        found.setdefault("AWS_ALLOW_HTTP", "true")  # who names such an address wants it
+    return found

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from eventhub.lake.datasets import DAY
 from eventhub.lake.files import FileEntry
+from eventhub.lake.object_stores import S3, s3_filesystem
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -24,6 +25,9 @@ __all__ = ["LakeTable"]
 
 KEEP_HOURS: Final = 168
 """Files that no version of the table has needed for so long are deleted: slow readers may still use them before."""
+
+REMEMBERED: Final = 100
+"""Commits in which a copy is looked for."""
 
 
 class LakeTable:
@@ -48,6 +52,8 @@ class LakeTable:
         """Where files of the table are written: a file system, and the table's path in it."""
         from pyarrow import fs
 
+        if self.url.startswith(S3):
+            return s3_filesystem(self._options or {}), self.url.removeprefix(S3)
         if "://" in self.url:
             return fs.FileSystem.from_uri(self.url)  # type: ignore[no-any-return]
         return fs.LocalFileSystem(), str(Path(self.url).absolute())
@@ -56,14 +62,38 @@ class LakeTable:
         """The number of the last copy from this source that is in the table; 0 when there is none."""
         return (self.open().transaction_version(source) or 0) if self.exists else 0
 
-    def commit(self, entries: Sequence[FileEntry], *, source: str, number: int) -> bool:
+    def about(self, source: str, number: int) -> dict[str, Any]:
+        """What was said about a copy when it was committed; nothing when that was too long ago."""
+        told = self.open().history(REMEMBERED) if self.exists else []
+        copies = [entry["eventhub"] for entry in told if isinstance(entry.get("eventhub"), dict)]
+        return next((copy for copy in copies if copy["copy"] == f"{source}#{number}"), {})
+
+    def commit(
+        self,
+        entries: Sequence[FileEntry],
+        *,
+        source: str,
+        number: int,
+        also: Collection[str] = (),
+        about: Mapping[str, Any] | None = None,
+    ) -> bool:
         """Add the files under this number; False, and nothing added, when the table has it already.
 
-        The table is made with its first commit, and columns that are new are added with theirs.
+        The table is made with its first commit, and columns that are new are added with theirs. ``also`` are further
+        names that get the number; ``about`` is what can be asked about the copy afterwards.
         """
-        return self.replace(entries, (), source=source, number=number)
+        return self.replace(entries, (), source=source, number=number, also=also, about=about)
 
-    def replace(self, entries: Sequence[FileEntry], days: Collection[str], *, source: str, number: int) -> bool:
+    def replace(
+        self,
+        entries: Sequence[FileEntry],
+        days: Collection[str],
+        *,
+        source: str,
+        number: int,
+        also: Collection[str] = (),
+        about: Mapping[str, Any] | None = None,
+    ) -> bool:
         """In one commit, all files of these days leave and the new ones come; False when it was done already.
 
         Whoever commits the same number at the same time is refused by the table itself: the number is looked up in the
@@ -78,7 +108,7 @@ class LakeTable:
                 if (table.transaction_version(source) or 0) >= number:
                     return False
             try:
-                self._commit(table, entries, days, _named(source, number))
+                self._commit(table, entries, days, _named([source, *also], number, about or {}))
             except DeltaError:
                 # Somebody else was faster, or our own commit was made and its answer lost: look again.
                 if not self._has_moved(table):
@@ -157,12 +187,13 @@ class LakeTable:
         return {"version": table.version(), "files": len(sizes), "bytes": sum(sizes), "rows": sum(n or 0 for n in rows)}
 
 
-def _named(source: str, number: int) -> CommitProperties:
+def _named(sources: Sequence[str], number: int, about: Mapping[str, Any]) -> CommitProperties:
     from deltalake import CommitProperties, Transaction
 
+    now = int(time.time() * 1000)
     return CommitProperties(
-        app_transactions=[Transaction(source, number, int(time.time() * 1000))],
-        custom_metadata={"eventhub": f"{source}#{number}"},
+        app_transactions=[Transaction(source, number, now) for source in sources],
+        custom_metadata={"eventhub": {"copy": f"{sources[0]}#{number}", **about}},
     )
 
 

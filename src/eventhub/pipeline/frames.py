@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from eventhub.lake.files import FileEntry, write_day_files
+from eventhub.lake.files import FileEntry, read_day_file, write_day_files
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -41,17 +41,28 @@ def frame(
     """
     schema = from_arrow_schema(table.schema)
     files = table.file_uris(days=days, least=least)
+    if files and "://" in table.url:
+        return _fetched(spark, table, files, columns or table.schema.names)
     if files:
-        base = spark_path(table.url if "://" in table.url else table.filesystem()[1])
-        read = spark.read.schema(schema).option("basePath", base).parquet(*map(spark_path, files))
+        read = spark.read.schema(schema).option("basePath", table.filesystem()[1]).parquet(*files)
     else:
         read = spark.createDataFrame([], schema)
     return read if columns is None else read.select(*columns)
 
 
-def spark_path(url: str) -> str:
-    """As Hadoop calls it, which knows object stores by a name of its own."""
-    return f"s3a://{url.removeprefix('s3://')}" if url.startswith("s3://") else url
+def _fetched(spark: SparkSession, table: LakeTable, files: Sequence[str], columns: Sequence[str]) -> DataFrame:
+    """Files of an object store, read by Arrow in the tasks: Spark itself would need jars for that."""
+    wanted = pa.schema([table.schema.field(name) for name in columns])
+    below = [file.removeprefix(f"{table.url}/") for file in files]
+    parts = min(len(below), 4 * spark.sparkContext.defaultParallelism)
+
+    def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            for path in batch.column("path").to_pylist():
+                yield from read_day_file(*table.filesystem(), path, wanted)
+
+    named = spark.createDataFrame([(path,) for path in below], "path string").repartition(parts)
+    return named.mapInArrow(task, from_arrow_schema(wanted))
 
 
 def write(frame: DataFrame, table: LakeTable, *, name: str) -> list[FileEntry]:
