@@ -165,6 +165,8 @@ async def test_log_rows_leave_after_their_event(store: Store) -> None:
     where = await positions(store)
     assert await store.prune_log(DAY, rows, copied=where["log_copied"]) == 0
     assert await store.prune_events([gone], **where) == 1
+    assert await store.events_with_log(DAY) == [kept]
+    assert await store.events_with_log(date(2026, 1, 2)) == []
     assert await store.old_log_days(at(DAYS)) == [OldDay(DAY, 6, rows[0][0], rows[-1][0], 3)]
     assert await store.prune_log(DAY, rows, copied=rows[0][0] if store.engine == "sqlite" else 0) == 0
     assert await store.prune_log(date(2026, 1, 2), rows, copied=where["log_copied"]) == 0

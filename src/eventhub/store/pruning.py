@@ -46,8 +46,15 @@ class Pruning(ABC):
         """The days before this moment that have events, oldest first."""
 
     @abstractmethod
-    async def old_log_days(self, before: datetime) -> list[OldDay]:
-        """The days before this moment that have log rows, oldest first."""
+    async def old_log_days(self, before: datetime, *, planned: bool = False) -> list[OldDay]:
+        """The days before this moment that have log rows, oldest first.
+
+        With ``planned`` as if all events from before that moment that can go were gone already.
+        """
+
+    @abstractmethod
+    async def events_with_log(self, day: date) -> list[int]:
+        """The events that are still there and have log rows of a day: these rows stay."""
 
     @abstractmethod
     async def prune_events(self, ids: Sequence[int], *, copied: int, log_copied: int) -> int:

@@ -30,8 +30,11 @@ class PostgresPruning(Store):
     async def old_event_days(self, before: datetime) -> list[OldDay]:
         return [OldDay(*row) for row in await self._read(SQL.old_event_days, before)]
 
-    async def old_log_days(self, before: datetime) -> list[OldDay]:
-        return [OldDay(*row) for row in await self._read(SQL.old_log_days, before)]
+    async def old_log_days(self, before: datetime, *, planned: bool = False) -> list[OldDay]:
+        return [OldDay(*row) for row in await self._read(SQL.old_log_days, before, planned)]
+
+    async def events_with_log(self, day: date) -> list[int]:
+        return [row[0] for row in await self._read(SQL.events_with_log, *day_bounds(day))]
 
     async def prune_events(self, ids: Sequence[int], *, copied: int, log_copied: int) -> int:
         ((gone,),) = await self._read(SQL.prune_events, list(ids), copied, log_copied)

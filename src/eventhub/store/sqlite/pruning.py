@@ -32,8 +32,12 @@ class SqlitePruning(Store):
     async def old_event_days(self, before: datetime) -> list[OldDay]:
         return _days(await self._read(SQL.old_event_days, before=micros(before)))
 
-    async def old_log_days(self, before: datetime) -> list[OldDay]:
-        return _days(await self._read(SQL.old_log_days, before=micros(before)))
+    async def old_log_days(self, before: datetime, *, planned: bool = False) -> list[OldDay]:
+        return _days(await self._read(SQL.old_log_days, before=micros(before), planned=planned))
+
+    async def events_with_log(self, day: date) -> list[int]:
+        first, last = map(micros, day_bounds(day))
+        return [number for (number,) in await self._read(SQL.events_with_log, first=first, last=last)]
 
     async def prune_events(self, ids: Sequence[int], *, copied: int, log_copied: int) -> int:
         def work(connection: apsw.Connection, _: int) -> int:

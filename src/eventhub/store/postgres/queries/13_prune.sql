@@ -9,9 +9,19 @@ FROM eventhub.events e LEFT JOIN open o ON o.event_id = e.id
 WHERE e.created_at < $1 GROUP BY day ORDER BY day;
 
 -- name: old_log_days
-SELECT (g.created_at AT TIME ZONE 'UTC')::date AS day, count(*), min(g.id), max(g.id), count(e.id)
-FROM eventhub.event_log g LEFT JOIN eventhub.events e ON e.id = g.event_id
+-- With $2 as if all old events that can go were gone.
+WITH open AS MATERIALIZED (
+  SELECT event_id FROM eventhub.deliveries WHERE $2::boolean
+  UNION SELECT event_id FROM eventhub.fanout WHERE $2
+  UNION SELECT event_id FROM eventhub.dead_letters WHERE $2 AND retried_at IS NULL)
+SELECT (g.created_at AT TIME ZONE 'UTC')::date AS day, count(*), min(g.id), max(g.id),
+       count(*) FILTER (WHERE e.id IS NOT NULL AND (NOT $2 OR e.created_at >= $1 OR o.event_id IS NOT NULL))
+FROM eventhub.event_log g LEFT JOIN eventhub.events e ON e.id = g.event_id LEFT JOIN open o ON o.event_id = e.id
 WHERE g.created_at < $1 GROUP BY day ORDER BY day;
+
+-- name: events_with_log
+SELECT DISTINCT g.event_id FROM eventhub.event_log g JOIN eventhub.events e ON e.id = g.event_id
+WHERE g.created_at >= $1 AND g.created_at < $2;
 
 -- name: prune_events
 -- One statement, one snapshot: an event of which it sees nothing open, and no log row at or above what was copied, is

@@ -1,0 +1,201 @@
+"""Archiving: days that are safe in the lake leave the database.
+
+    old day ─▶ its copied rows are read, and their copies in the lake again ─▶ count and checksum agree ─▶ pruned
+                                                              └─ they do not ─▶ the day stays whole, and is reported
+
+Events go first, those of which nothing is open; then the log rows whose event is gone. Every step can be repeated:
+whoever is killed in between leaves rows in both places, and the next run takes them up. No Spark is needed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from array import array
+from collections.abc import AsyncIterator, Iterator, Sequence
+from datetime import date, datetime
+from typing import Any, Final
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from eventhub.errors import SchemaMismatch
+from eventhub.lake.datasets import COLUMNS, DAY
+from eventhub.lake.place import Lake
+from eventhub.lake.reading import TableReader
+from eventhub.lake.verifying import compare
+from eventhub.pipeline.locking import Hold, hold
+from eventhub.pipeline.source.conditions import Condition, Operator
+from eventhub.pipeline.source.database import Slice, Visible, open_database
+from eventhub.pipeline.source.tables import TABLES, chosen
+from eventhub.store import Store
+from eventhub.store.ledger import DATASETS, Dataset
+from eventhub.store.pruning import OldDay, day_bounds
+
+__all__ = ["LOCK", "ArchivedDay", "archive"]
+
+LOCK: Final = "archive"
+"""Who archives or restores holds it."""
+CHUNK_ROWS: Final = 200_000
+CHUNK_BYTES: Final = 128 << 20
+"""So much is compared at a time."""
+BATCH: Final = 10_000
+"""Rows of one transaction of a deletion."""
+
+
+class ArchivedDay(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of a day of one dataset: ``gone`` left, ``staying`` is still needed; with ``trouble`` all stayed."""
+
+    day: date
+    dataset: Dataset
+    rows: int
+    gone: int
+    staying: int
+    trouble: str | None = None
+
+
+class _Verified(msgspec.Struct, frozen=True):
+    """Rows of a day that the lake has, by id and event; or what is wrong with the day."""
+
+    ids: Sequence[int]
+    events: Sequence[int]
+    trouble: str | None = None
+
+
+async def archive(
+    store: Store, url: str, lake: Lake, *, before: datetime, dry_run: bool = False
+) -> AsyncIterator[ArchivedDay]:
+    """Archive the days that end before this moment, one after the other, each told when it is done."""
+    await store.open()
+    if dry_run:
+        for day in await store.old_event_days(before):
+            yield _told(day, "events", 0)
+        for day in await store.old_log_days(before, planned=True):
+            yield _told(day, "event_log", 0)
+        return
+    async with hold(store, LOCK) as held:
+        archiver = _Archiver(store, url, lake, held)
+        await archiver.look()
+        for day in await store.old_event_days(before):
+            yield await archiver.events(day)
+        for day in await store.old_log_days(before):
+            yield await archiver.log(day)
+
+
+def _told(day: OldDay, dataset: Dataset, gone: int, trouble: str | None = None) -> ArchivedDay:
+    left = day.rows - gone
+    return ArchivedDay(
+        day=day.day, dataset=dataset, rows=day.rows, gone=gone, staying=left if gone else day.staying, trouble=trouble
+    )
+
+
+class _Archiver:
+    """One run, which holds the lock."""
+
+    def __init__(self, store: Store, url: str, lake: Lake, held: Hold) -> None:
+        self._store, self._url, self._held = store, url, held
+        self._tables = {name: lake.dataset(name) for name in DATASETS}
+        self._copied: dict[Dataset, int] = {}
+
+    async def look(self) -> None:
+        """Which rows the ledger says were copied, and whether this lake has these copies."""
+        hub = await self._store.hub_id()
+        for dataset, table in self._tables.items():
+            done = [commit for commit in await self._store.lake_commits(dataset) if commit.done_at is not None]
+            if not done:
+                raise SchemaMismatch(
+                    f"Nothing of {dataset} was copied to a lake yet. Run `eventhub pipeline run` first."
+                )
+            found = await asyncio.to_thread(table.last_number, f"{hub}/{dataset}")
+            if found < done[0].number:
+                raise SchemaMismatch(
+                    f"{table.url} has copies of {dataset} up to number {found}, and the hub has made {done[0].number}: "
+                    "it is another lake, or was damaged. Give the lake that the pipeline writes to."
+                )
+            self._copied[dataset] = done[0].last
+
+    async def events(self, day: OldDay) -> ArchivedDay:
+        found = await self._verified("events", day, None)
+        if found.trouble is not None:
+            return _told(day, "events", 0, found.trouble)
+        gone = 0
+        for first in range(0, len(found.ids), BATCH):
+            self._held.check()
+            gone += await self._store.prune_events(
+                found.ids[first : first + BATCH], copied=self._copied["events"], log_copied=self._copied["event_log"]
+            )
+        return _told(day, "events", gone)
+
+    async def log(self, day: OldDay) -> ArchivedDay:
+        if day.staying == day.rows:
+            return _told(day, "event_log", 0)
+        staying = await self._store.events_with_log(day.day) if day.staying else []
+        found = await self._verified("event_log", day, pa.array(staying, pa.int64()))
+        if found.trouble is not None:
+            return _told(day, "event_log", 0, found.trouble)
+        self._held.check()
+        copied = self._copied["event_log"]
+        if await self._store.drop_log_day(day.day, len(found.ids), copied=copied):
+            return _told(day, "event_log", len(found.ids))
+        gone = 0
+        for first in range(0, len(found.ids), BATCH):
+            self._held.check()
+            rows = list(zip(found.ids[first : first + BATCH], found.events[first : first + BATCH], strict=True))
+            gone += await self._store.prune_log(day.day, rows, copied=copied)
+        return _told(day, "event_log", gone)
+
+    async def _verified(self, dataset: Dataset, day: OldDay, without: pa.Array | None) -> _Verified:
+        self._held.check()
+        reader = TableReader(self._tables[dataset])
+        chunks = _chunks(_rows(self._url, dataset, day, self._copied[dataset]))
+        return await asyncio.to_thread(_verify, dataset, day.day, chunks, reader, without)
+
+
+def _verify(
+    dataset: Dataset, day: date, chunks: Iterator[pa.Table], lake: TableReader, without: pa.Array | None
+) -> _Verified:
+    """Compare a whole day before any of it leaves."""
+    ids, events = array("q"), array("q")
+    for chunk in chunks:
+        rows = chunk if without is None else chunk.filter(pc.invert(pc.is_in(chunk["event_id"], without)))
+        found = compare(dataset, rows, lake, day.isoformat())
+        if not found.same:
+            named = ", ".join(map(str, found.differing))
+            return _Verified(
+                (),
+                (),
+                f"of {found.rows:,} rows of {dataset} the lake has {found.copies:,}, and their checksums differ "
+                f"(ids {named}): nothing of the day was deleted",
+            )
+        ids.frombytes(rows["id"].to_numpy().tobytes())
+        if dataset == "event_log":
+            events.frombytes(rows["event_id"].to_numpy().tobytes())
+    return _Verified(ids, events)
+
+
+def _rows(url: str, dataset: Dataset, day: OldDay, copied: int) -> Iterator[pa.RecordBatch]:
+    """The rows of a day that were copied, as the database has them."""
+    columns = {column.name: column for column in TABLES[dataset]}
+    first, last = day_bounds(day.day)
+    given: tuple[tuple[str, Operator, Any], ...] = (
+        ("created_at", ">=", first),
+        ("created_at", "<", last),
+        ("id", ">=", day.first),
+        ("id", "<=", day.last),
+    )
+    conditions = tuple(Condition(columns[name], operator, (value,)) for name, operator, value in given)
+    wanted = chosen(dataset, [name for name, _ in COLUMNS[dataset] if name not in ("position", DAY)])
+    return open_database(url).read(Slice(dataset, Visible(0, copied), conditions), wanted)
+
+
+def _chunks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
+    held: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in batches:
+        held.append(batch)
+        rows, size = rows + batch.num_rows, size + batch.nbytes
+        if rows >= CHUNK_ROWS or size >= CHUNK_BYTES:
+            yield pa.Table.from_batches(held)
+            held, rows, size = [], 0, 0
+    if held:
+        yield pa.Table.from_batches(held)
