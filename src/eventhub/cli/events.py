@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 from cyclopts import App, Parameter
 
-from eventhub.cli.options import Common, with_store
+from eventhub.cli.options import Common, flag, with_store
 from eventhub.cli.output import console, document, duration, json_text, moment, plain, records, table
 from eventhub.cli.output import status as coloured
 from eventhub.core.events import Event, LogEntry, QueuedEvent, Status
 from eventhub.errors import EventNotFound, SettingsError
+from eventhub.lake.history import History
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -66,22 +67,28 @@ def show_event(
     /,
     *,
     log: Annotated[bool, Parameter(help="Also what happened to it, step by step.", negative="")] = False,
+    lake: Annotated[str | None, flag("lake")] = None,
     common: Common | None = None,
 ) -> None:
-    """Show one event, whole."""
+    """Show one event, whole; one that was archived is read from the lake."""
+    place = lake or (common or Common()).load().settings.lake
 
-    async def work(store: Store) -> tuple[QueuedEvent | None, list[LogEntry]]:
+    async def work(store: Store) -> tuple[QueuedEvent, list[LogEntry], bool] | None:
         found = await store.event(event_id)
-        return found, await store.log(event_id) if found and log else []
+        if found is not None:
+            return found, await store.log(event_id) if log else [], False
+        past = History(place, await store.hub_id()).read(event_id)
+        return None if past is None else (past.event, past.log, True)
 
-    found, entries = with_store(common, work) if 0 < event_id <= LARGEST_ID else (None, [])
+    found = with_store(common, work) if 0 < event_id <= LARGEST_ID else None
     if found is None:
         raise EventNotFound(f"Event not found: {event_id}")
+    event, entries, archived = found
     if common and common.json:
-        shown = msgspec.structs.asdict(found)
+        shown = msgspec.structs.asdict(event) | ({"archived": True} if archived else {})
         document({**shown, "log": entries} if log else shown)
         return
-    _print_event(found)
+    _print_event(event, archived=archived)
     if log:
         _print_log(entries)
 
@@ -107,7 +114,7 @@ def _print_list(found: list[QueuedEvent], next_before: int | None) -> None:
         out.print(f"There may be more: --before {next_before}")
 
 
-def _print_event(event: QueuedEvent) -> None:
+def _print_event(event: QueuedEvent, *, archived: bool) -> None:
     pairs = [
         ("id", str(event.id)),
         ("type", event.type),
@@ -118,6 +125,7 @@ def _print_event(event: QueuedEvent) -> None:
         ("last change", moment(event.updated_at)),
         ("next try", moment(event.next_retry_at)),
         ("lease ends", moment(event.lease_expires_at)),
+        ("archived", "read from the lake" if archived else ""),
         *described(event),
         ("errors", plain("\n".join(event.errors))),
     ]

@@ -26,6 +26,7 @@ def _flag(name: str) -> Parameter:
 class Server(Common):
     """Options of the server; each is also a setting."""
 
+    lake: Annotated[str | None, _flag("lake")] = None
     host: Annotated[str | None, _flag("host")] = None
     port: Annotated[str | None, _flag("port")] = None
     workers: Annotated[str | None, _flag("workers")] = None

@@ -82,6 +82,7 @@ class EventDetails(EventSummary, kw_only=True, frozen=True):
     idempotency_key: str | None = None
     errors: tuple[str, ...] = ()
     logs: tuple[LogRow, ...] = ()
+    archived: bool = False
 
 
 class EventPage(Answer, kw_only=True, frozen=True):

@@ -6,6 +6,7 @@ from datetime import timedelta
 from pathlib import Path
 
 from eventhub.config import Settings
+from eventhub.errors import EventNotFound
 from eventhub.http.documentation import Documents
 from eventhub.http.gate import Gate
 from eventhub.http.limits import Backlog, DiskReserve, TokenBuckets
@@ -17,6 +18,7 @@ from eventhub.hub.sealing import Vault
 from eventhub.hub.serving import crew_settings
 from eventhub.hub.subscribers import SubscriberBook
 from eventhub.keys import NOBODY, OWNER, KeyRing
+from eventhub.lake.history import History, Past
 from eventhub.observe.metrics import Metrics
 from eventhub.queue.work import WorkQueue
 from eventhub.store import Store
@@ -59,9 +61,11 @@ class Service:
         self.gate = Gate(self)
         self.documents = Documents(b"", b"", b"")
         self.stopping = False
+        self._history: History | None = None
 
     async def start(self) -> None:
         await self.store.open()
+        self._history = History(self.settings.lake, await self.store.hub_id())
         await self.crew.start()
         self.metrics.start()
 
@@ -77,7 +81,16 @@ class Service:
         await self.work.close()
         await self._backlog.close()
         await self.keys.close()
+        if self._history is not None:
+            self._history.close()
         await self.store.close()
+
+    async def past(self, event_id: int) -> Past:
+        """An event that has left the database, as the lake has it."""
+        found = None if self._history is None else await self._history.find(event_id)
+        if found is None:
+            raise EventNotFound(f"Event not found: {event_id}")
+        return found
 
     async def check_room(self, events: int) -> None:
         """Refuses what would only make a full hub fuller."""

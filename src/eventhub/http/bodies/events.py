@@ -63,6 +63,9 @@ class EventBody(Answered):
     idempotency_key: str | UnsetType = UNSET
     errors: list[str] | UnsetType = UNSET
     logs: list[LogBody] | UnsetType = UNSET
+    archived: Annotated[bool, Meta(description="It has left the database and was read from the lake.")] | UnsetType = (
+        UNSET
+    )
 
 
 class Created(Answered):

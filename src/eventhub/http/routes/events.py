@@ -176,14 +176,18 @@ def _listed(event: QueuedEvent) -> ListedEvent:
 
 
 async def show_event(ask: Ask) -> Answer:
-    """One event, whole."""
-    store, number = ask.service.store, ask.event_id
-    found = await store.event(number)
+    """One event, whole; one that was archived is read from the lake."""
+    service, number = ask.service, ask.event_id
+    found = await service.store.event(number)
     if found is None:
-        raise EventNotFound(f"Event not found: {number}")
-    body = event_body(found, ask.service.settings.max_retries)
+        past = await service.past(number)
+        body, entries = event_body(past.event, service.settings.max_retries), past.log
+        body.archived = True
+    else:
+        body = event_body(found, service.settings.max_retries)
+        entries = await service.store.log(number) if ask.query.include_logs else []
     if ask.query.include_logs:
-        body.logs = [_logged(entry) for entry in await store.log(number)]
+        body.logs = [_logged(entry) for entry in entries]
     return document(body)
 
 
@@ -261,6 +265,7 @@ OPERATIONS: Final = (
         path="/events/{id}",
         name="show_event",
         summary="One event, with its log if asked",
+        description="An event that was archived is read from the lake, and says so.",
         handle=show_event,
         scope="read",
         query=DetailQuery,

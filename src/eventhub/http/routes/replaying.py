@@ -6,7 +6,6 @@ from typing import Annotated, Final
 
 from msgspec import Meta
 
-from eventhub.errors import EventNotFound
 from eventhub.http.answers import Answer
 from eventhub.http.asking import Ask
 from eventhub.http.bodies.basics import MOST_EVENTS, Asked, Id
@@ -30,9 +29,7 @@ async def replay(ask: Ask) -> Answer:
     body: ReplayBody = ask.body
     number, service = ask.event_id, ask.service
     key = key_in(ask)
-    found = await service.store.event(number)
-    if found is None:
-        raise EventNotFound(f"Event not found: {number}")
+    found = await service.store.event(number) or (await service.past(number)).event
     targets = None if body.subscribers is None else list(dict.fromkeys(body.subscribers))
     if targets is not None:
         await _check(ask, body.subscribers or [])
