@@ -24,7 +24,7 @@ DATASETS: Final[tuple[Dataset, ...]] = ("events", "event_log")
 class LakeCommit(msgspec.Struct, frozen=True, kw_only=True):
     """One copy: the rows of a dataset from position ``first`` to below ``last``; without ``done_at``, an intention."""
 
-    dataset: str
+    dataset: Dataset
     number: int
     first: int
     last: int

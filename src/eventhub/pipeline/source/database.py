@@ -74,6 +74,22 @@ class Database(ABC):
         """The position up to which there are about ``rows`` rows from ``first``, at most ``last``."""
 
     @abstractmethod
+    def count(self, table: Dataset, first: int, last: int, most: int) -> int:
+        """How many rows there are in a range of positions, counted up to ``most``."""
+
+    @abstractmethod
+    def total(self, table: Dataset) -> int:
+        """About how many rows the table has."""
+
+    @abstractmethod
+    def settled_slices(self, table: Dataset, first: int, last: int, partitions: int) -> list[Slice]:
+        """A range below the horizon in parts: its rows are all there, and stay while the layout does."""
+
+    @abstractmethod
+    def layout(self, parts: Sequence[Slice]) -> tuple[str, ...]:
+        """What the parts rely on: with another one after they were read, rows may have moved between them."""
+
+    @abstractmethod
     def slices(self, whole: Slice, partitions: int | None) -> list[Slice]:
         """The read in parts for tasks; without a wish as many as there are cores, and one for what is small."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -14,8 +13,9 @@ import pyarrow as pa
 from adbc_driver_postgresql import StatementOptions, dbapi
 
 from eventhub.errors import EventHubError, SchemaMismatch, StoreError, StoreReadOnly, StoreUnavailable
-from eventhub.pipeline.source.database import NEEDED_SCHEMA, Blocks, Database, Slice, Visible
-from eventhub.pipeline.source.postgres.statements import select
+from eventhub.pipeline.source.database import NEEDED_SCHEMA, Database, Slice, Visible
+from eventhub.pipeline.source.postgres.statements import bounds, select
+from eventhub.pipeline.source.postgres.stretches import Stretch, shared_out
 from eventhub.pipeline.source.tables import Column, arrow_schema
 from eventhub.store.ledger import Dataset
 from eventhub.store.opening import shown
@@ -33,6 +33,7 @@ BLOCKS_EACH: Final = 1024
 """Blocks of 8 kB that are worth a task of their own."""
 FIRST_STRETCH: Final = 256
 _ROWS_READ: Final = {"events": SQL.counts_events, "event_log": SQL.counts_event_log}
+_COUNTS: Final = {"events": SQL.count_events, "event_log": SQL.count_event_log}
 _BLOCKS: Final = {"events": SQL.blocks_events, "event_log": SQL.blocks_event_log}
 _RESTORED: Final = {"events": SQL.restored_events, "event_log": SQL.restored_event_log}
 
@@ -85,18 +86,49 @@ class PostgresDatabase(Database):
                     return first
         return last
 
+    def count(self, table: Dataset, first: int, last: int, most: int) -> int:
+        with connected(self.url) as connection:
+            _by_index(connection)
+            query = _COUNTS[table].format(first=int(first), last=int(last), most=int(most))
+            return int(_value(connection, query))
+
+    def total(self, table: Dataset) -> int:
+        with connected(self.url) as connection:
+            return int(_estimate(connection, Slice(table, Visible())))
+
+    def settled_slices(self, table: Dataset, first: int, last: int, partitions: int) -> list[Slice]:
+        whole = Slice(table, Visible(first, last))
+        if partitions == 1:
+            return [whole]
+        with connected(self.url) as connection:
+            stretches = [Stretch(relation, 0, blocks) for relation, blocks in _rows(connection, _BLOCKS[table])]
+            if first > 1:  # what came before need not be read
+                _by_index(connection)
+                found = [_holding(connection, whole, one.relation) for one in stretches]
+                stretches = [one for one in found if one is not None]
+        return [Slice(table, whole.visible, (), blocks) for blocks in shared_out(stretches, partitions)] or [whole]
+
+    def layout(self, parts: Sequence[Slice]) -> tuple[str, ...]:
+        read = {blocks.relation for part in parts for blocks in part.blocks}
+        if not read:
+            return ()
+        with connected(self.url) as connection:
+            nodes = [str(row[0]) for row in _rows(connection, SQL.file_nodes)]
+        return tuple(node for node in nodes if node.rpartition("=")[0] in read)
+
     def slices(self, whole: Slice, partitions: int | None) -> list[Slice]:
         with connected(self.url) as connection:
             if partitions == 1 or (partitions is None and _estimate(connection, whole) < SMALL):
                 return [whole]
             relations = _rows(connection, _BLOCKS[whole.table])
-        total = sum(blocks for _, blocks in relations)
+        stretches = [Stretch(relation, 0, blocks) for relation, blocks in relations]
+        total = sum(one.blocks for one in stretches)
         wanted = partitions or min(os.cpu_count() or 1, max(total // BLOCKS_EACH, 1))
         if wanted == 1 or not total:
             return [whole]
         return [
             Slice(whole.table, whole.visible, whole.conditions, blocks)
-            for blocks in _shared_out(relations, total, wanted)
+            for blocks in shared_out(stretches, wanted, growing=True)
         ]
 
     def read(self, part: Slice, columns: Sequence[Column]) -> Iterator[pa.RecordBatch]:
@@ -113,24 +145,20 @@ class PostgresDatabase(Database):
                             yield batch if batch.schema.equals(schema) else batch.cast(schema)
 
 
-def _shared_out(relations: Sequence[tuple[str, int]], total: int, wanted: int) -> list[tuple[Blocks, ...]]:
-    """All blocks in ``wanted`` parts of about the same size; the last of a relation reads what was added meanwhile."""
-    each = math.ceil(total / wanted)
-    parts: list[list[Blocks]] = [[]]
-    room = each
-    for relation, blocks in relations:
-        first = 0
-        while True:
-            if not room:
-                parts.append([])
-                room = each
-            taken = min(room, blocks - first)
-            ends = first + taken >= blocks
-            parts[-1].append(Blocks(relation, first, None if ends else first + taken))
-            first, room = first + taken, room - taken
-            if ends:
-                break
-    return [tuple(part) for part in parts]
+def _by_index(connection: Any) -> None:
+    """Ranges are found through their index, whatever the planner believes of a table that it has not seen lately."""
+    with connection.cursor() as cursor:
+        cursor.execute("SET enable_seqscan = off")
+
+
+def _holding(connection: Any, whole: Slice, relation: str) -> Stretch | None:
+    """The blocks of a relation that hold rows of a range."""
+    ((first, last),) = _rows(connection, bounds(whole, relation))
+    return None if first is None else Stretch(relation, _block(first), _block(last) + 1)
+
+
+def _block(place: str) -> int:
+    return int(place.strip("()").partition(",")[0])
 
 
 def _estimate(connection: Any, whole: Slice) -> float:

@@ -14,7 +14,7 @@ from eventhub.pipeline.source.conditions import Condition
 from eventhub.pipeline.source.database import Blocks, Slice
 from eventhub.pipeline.source.tables import Column, Kind
 
-__all__ = ["select"]
+__all__ = ["bounds", "select"]
 
 ROUTES: Final = "JOIN eventhub.routes r ON r.id = t.route"
 
@@ -26,6 +26,12 @@ def select(part: Slice, columns: Sequence[Column], blocks: Blocks | None = None)
     joined = ROUTES if any(column.of_route for column in columns) else ""
     where = [*_visible(part), *_within(blocks), *map(_compared, part.conditions)]
     return f"SELECT {wanted} FROM {relation} t {joined} WHERE {' AND '.join(where) or 'true'}"  # noqa: S608 - see above
+
+
+def bounds(part: Slice, relation: str) -> str:
+    """The statement for the first and last place of a relation that hold rows of a part."""
+    where = " AND ".join(_visible(part)) or "true"
+    return f"SELECT min(t.ctid)::text, max(t.ctid)::text FROM {relation} t WHERE {where}"  # noqa: S608 - see above
 
 
 def _visible(part: Slice) -> list[str]:

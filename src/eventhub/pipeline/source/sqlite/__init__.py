@@ -34,6 +34,7 @@ BATCH_ROWS: Final = 8192
 ROUTES: Final = "JOIN eventhub_routes r ON r.id = t.route"
 _HORIZONS: Final = {"events": SQL.horizon_events, "event_log": SQL.horizon_event_log}
 _FIRSTS: Final = {"events": SQL.first_events, "event_log": SQL.first_event_log}
+_COUNTS: Final = {"events": SQL.count_events, "event_log": SQL.count_event_log}
 _AFTER: Final = {"events": SQL.after_events, "event_log": SQL.after_event_log}
 
 
@@ -66,6 +67,20 @@ class SqliteDatabase(Database):
             named = {"first": first, "last": last, "rows": rows}
             found = connection.execute(_AFTER[table], named).fetchone()
         return last if found is None else int(found[0])
+
+    def count(self, table: Dataset, first: int, last: int, most: int) -> int:
+        with self._connected() as connection:
+            named = {"first": first, "last": last, "most": most}
+            return int(connection.execute(_COUNTS[table], named).get)
+
+    def total(self, table: Dataset) -> int:
+        return self.horizon(table)
+
+    def settled_slices(self, table: Dataset, first: int, last: int, partitions: int) -> list[Slice]:
+        return self.slices(Slice(table, Visible(first, last)), partitions)
+
+    def layout(self, parts: Sequence[Slice]) -> tuple[str, ...]:  # noqa: ARG002 - ids are what they are
+        return ()
 
     def slices(self, whole: Slice, partitions: int | None) -> list[Slice]:
         with self._connected() as connection:

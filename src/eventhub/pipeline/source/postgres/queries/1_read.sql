@@ -40,3 +40,16 @@ SELECT quote_ident(n.nspname) || '.' || quote_ident(c.relname),
 FROM pg_partition_tree('eventhub.event_log') p
 JOIN pg_class c ON c.oid = p.relid JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE p.isleaf ORDER BY 1;
+
+-- name: count_events
+-- Not more than what is asked for, so that many rows cost no more than few.
+SELECT count(*) FROM (SELECT FROM eventhub.events WHERE xid >= {first} AND xid < {last} LIMIT {most}) few;
+
+-- name: count_event_log
+SELECT count(*) FROM (SELECT FROM eventhub.event_log WHERE xid >= {first} AND xid < {last} LIMIT {most}) few;
+
+-- name: file_nodes
+-- The files that hold the relations: one that was written anew has its rows in other places.
+SELECT quote_ident(n.nspname) || '.' || quote_ident(c.relname) || '=' || pg_relation_filenode(c.oid)
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE n.nspname = 'eventhub' AND c.relkind = 'r' ORDER BY 1;

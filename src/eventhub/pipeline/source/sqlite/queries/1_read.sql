@@ -23,3 +23,9 @@ SELECT id FROM eventhub_events WHERE id >= :first AND id < :last ORDER BY id LIM
 
 -- name: after_event_log
 SELECT id FROM eventhub_event_log WHERE id >= :first AND id < :last ORDER BY id LIMIT 1 OFFSET :rows;
+
+-- name: count_events
+SELECT count(*) FROM (SELECT 1 FROM eventhub_events WHERE id >= :first AND id < :last LIMIT :most);
+
+-- name: count_event_log
+SELECT count(*) FROM (SELECT 1 FROM eventhub_event_log WHERE id >= :first AND id < :last LIMIT :most);
