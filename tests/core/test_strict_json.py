@@ -15,7 +15,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from eventhub.core.strict_json import MAX_BYTES, decode, dump, dump_many, dump_metadata, load
+from eventhub.core.strict_json import MAX_BYTES, decode, dump, dump_many, dump_metadata, load, ready_texts
 from eventhub.errors import InvalidPayloadError, PayloadTooLargeError
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"))
@@ -301,3 +301,35 @@ def test_metadata_is_a_flat_mapping(metadata: Any, text: str | None) -> None:
 def test_other_metadata_is_refused(metadata: Any, why: str) -> None:
     with pytest.raises(InvalidPayloadError, match=why):
         dump_metadata(metadata)
+
+
+@given(st.lists(VALUES, max_size=5))
+def test_texts_of_our_own_are_ready(values: list[Any]) -> None:
+    texts = [dump(value) for value in values]
+    assert all(ready in (text, None) for ready, text in zip(ready_texts(texts), texts, strict=True))
+    plain = [dump({"n": number, "texts": ["a", "ä\n"], "half": number / 2}) for number in range(100)]
+    assert ready_texts([*plain, *texts])[:64] == plain[:64]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"a":1,"a":2}',
+        '{"a": 1}',
+        "[1,\n2]",
+        "1\n2",
+        "",
+        "NaN",
+        "1e400",
+        '"\\u0000"',
+        "123456789012345678901234567890",
+        "[" * 65 + "]" * 65,
+        '"\ud800"',
+        "1.0E10",
+        '"' + "x" * 1_048_576 + '"',
+    ],
+)
+def test_texts_that_say_it_otherwise_are_not_ready_nor_do_they_harm_others(text: str) -> None:
+    assert ready_texts([text]) == [None]
+    assert ready_texts(["1", text, "{}"])[1] is None
+    assert ready_texts(["1", "{}"]) == ["1", "{}"]

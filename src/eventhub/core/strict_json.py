@@ -17,7 +17,7 @@ import msgspec
 
 from eventhub.errors import InvalidPayloadError, PayloadTooLargeError
 
-__all__ = ["MAX_BYTES", "MAX_DEPTH", "decode", "dump", "dump_many", "dump_metadata", "load"]
+__all__ = ["MAX_BYTES", "MAX_DEPTH", "decode", "dump", "dump_many", "dump_metadata", "load", "ready_texts"]
 
 MAX_BYTES: Final = 1_048_576
 MAX_DEPTH: Final = 64
@@ -73,6 +73,26 @@ def _texts(payloads: Sequence[Any]) -> Sequence[str | None]:
         text if len(text) * _WIDEST_CHARACTER <= MAX_BYTES and len(opened) <= MAX_DEPTH else None
         for text, opened in zip(texts, openers, strict=True)
     ]
+
+
+def ready_texts(texts: Sequence[str]) -> list[str | None]:
+    """Of many JSON texts from outside, those that are what ``dump`` writes already; None for those that need ``load``.
+
+    Such a text reads and writes back as it is, so that it can hold nothing that is said twice, or in another way.
+    """
+    return [
+        ready for start in range(0, len(texts), _TOGETHER) for ready in _ready(list(texts[start : start + _TOGETHER]))
+    ]
+
+
+def _ready(texts: list[str]) -> Sequence[str | None]:
+    try:
+        values = _decoder.decode_lines("\n".join(texts))
+    except Exception:  # noqa: BLE001 - one of them is to blame, and ``load`` says why
+        return [None] * len(texts) if len(texts) == 1 else [ready for text in texts for ready in _ready([text])]
+    if len(values) != len(texts):
+        return [None] * len(texts)
+    return [text if text == again else None for text, again in zip(texts, _texts(values), strict=True)]
 
 
 def dump_metadata(metadata: Any) -> str | None:

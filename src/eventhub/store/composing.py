@@ -42,6 +42,7 @@ class Details(TypedDict, total=False):
 
 
 _NEEDED: Final = {"type": "give one such as 'invoice.paid'", "payload": "give one; None is JSON's null"}
+_KEYED: Final = frozenset({*_NEEDED, "idempotency_key"})
 _FIELDS: Final = frozenset(_NEEDED) | Details.__optional_keys__
 
 
@@ -77,16 +78,24 @@ class Composer:
             return self._from(event)
         return self._from({"type": event, "payload": payload, **details})
 
-    def many(self, events: Iterable[Mapping[str, Any]]) -> list[NewEvent]:
-        """The events of a bulk publish; an error says which of them is to blame."""
+    def many(self, events: Iterable[Mapping[str, Any]], *, texts: Sequence[str | None] | None = None) -> list[NewEvent]:
+        """The events of a bulk publish; an error says which of them is to blame.
+
+        ``texts`` are their payloads as they are to be stored, where these are known (see ``ready_texts``).
+        """
         events = list(events)
         known, route, limit = self._types, self._plain, self._max_attempts
         composed: list[NewEvent] = []
         add = composed.append
         try:
-            for event, text in zip(events, _payloads(events), strict=True):
+            for event, text in zip(events, texts or _payloads(events), strict=True):
                 if text is not None and len(event) == 2 and event.get("type") in known:  # noqa: PLR2004
                     add(NewEvent(type=event["type"], payload=text, route=route, max_attempts=limit))
+                elif text is not None and event.keys() == _KEYED and event["type"] in known:
+                    key = _key("idempotency_key", event["idempotency_key"])
+                    add(
+                        NewEvent(type=event["type"], payload=text, route=route, max_attempts=limit, idempotency_key=key)
+                    )
                 else:
                     add(self._from(event, text))
         except InvalidEventError as error:
@@ -187,7 +196,8 @@ def _text(name: str, value: object, limit: int) -> str | None:
         raise InvalidEventError(f"{name} is a {type(value).__name__}; give a string.")
     if len(value) > limit:
         raise InvalidEventError(f"{name} has {len(value):,} characters; at most {limit:,} are allowed.")
-    dump(value, what=name)
+    if not value.isascii() or "\x00" in value:
+        dump(value, what=name)
     return value
 
 

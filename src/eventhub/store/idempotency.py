@@ -41,6 +41,11 @@ class Keys:
         self._same: dict[int, Published | int] = {}
         self._refused: dict[int, IdempotencyConflict] = {}
 
+    @property
+    def each_once(self) -> bool:
+        """Whether no two events of the batch share a key: when all keys are free, there is nothing to judge."""
+        return len(self.first) == len(self.asked)
+
     def judge(self, earlier: Earlier) -> None:
         """Decide call by call: a call with one key that stands for another event is refused as a whole."""
         for index, call in enumerate(self.numbered):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from hashlib import blake2b
 from typing import Any, Final
 from uuid import uuid4
@@ -20,7 +20,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import ArrayType, DataType, IntegralType, MapType, StringType, StructType, TimestampType
 
-from eventhub.core.strict_json import load
+from eventhub.core.strict_json import load, ready_texts
 from eventhub.errors import EventHubError, InvalidEventError, SettingsError
 from eventhub.pipeline.source.options import WriteOptions
 from eventhub.store.composing import Composer
@@ -42,6 +42,7 @@ _COLUMNS: Final[dict[str, tuple[type[DataType], ...]]] = {
     "deliver_at": (TimestampType,),
 }
 _NEEDED: Final = ("type", "payload")
+AT_A_TIME: Final = 256
 
 
 class Written(WriterCommitMessage):
@@ -123,13 +124,13 @@ async def _published(batches: Iterable[pa.RecordBatch], options: WriteOptions, p
     async with open_store(options.url) as store:
         storing: asyncio.Task[list[Any]] | None = None
         try:
-            for rows in _chunks(batches, options.batch):
-                composed = _composed(composer, keys, rows, options)
-                if storing is not None:
-                    duplicates += sum(one.duplicate for one in await storing)
-                storing = asyncio.create_task(store.publish(composed))
-                await asyncio.sleep(0)  # let it reach the server
-                events += len(composed)
+            for batch in batches:
+                for first in range(0, batch.num_rows, options.batch):
+                    composed = await _composed(composer, keys, batch.slice(first, options.batch), options)
+                    if storing is not None:
+                        duplicates += sum(one.duplicate for one in await storing)
+                    storing = asyncio.create_task(store.publish(composed))
+                    events += len(composed)
             if storing is not None:
                 duplicates += sum(one.duplicate for one in await storing)
         finally:
@@ -138,27 +139,36 @@ async def _published(batches: Iterable[pa.RecordBatch], options: WriteOptions, p
     return Written(events, duplicates)
 
 
-def _chunks(batches: Iterable[pa.RecordBatch], size: int) -> Iterator[list[dict[str, Any]]]:
-    for batch in batches:
-        for first in range(0, batch.num_rows, size):
-            yield batch.slice(first, size).to_pylist()
-
-
-def _composed(composer: Composer, keys: _Keys, rows: Sequence[dict[str, Any]], options: WriteOptions) -> list[NewEvent]:
-    events = composer.many([_event(row, keys) for row in rows])
-    for event in events:
+async def _composed(composer: Composer, keys: _Keys, batch: pa.RecordBatch, options: WriteOptions) -> list[NewEvent]:
+    """Events of rows, a few at a time: in between, what is being stored goes on."""
+    composed: list[NewEvent] = []
+    names = batch.schema.names
+    for first in range(0, batch.num_rows, AT_A_TIME):
+        rows = batch.slice(first, AT_A_TIME)
+        columns = {name: column.to_pylist() for name, column in zip(names, rows.columns, strict=True)}
+        payloads = columns["payload"]
+        texts = ready_texts(payloads) if None not in payloads else [None] * len(payloads)
+        events = [
+            _event(dict(zip(names, row, strict=True)), text, keys)
+            for row, text in zip(zip(*columns.values(), strict=True), texts, strict=True)
+        ]
+        composed += composer.many(events, texts=texts)
+        await asyncio.sleep(0)
+    for event in composed:
         event.work, event.broadcast = options.work, options.broadcast
-    return events
+    return composed
 
 
-def _event(row: dict[str, Any], keys: _Keys) -> dict[str, Any]:
+def _event(row: dict[str, Any], text: str | None, keys: _Keys) -> dict[str, Any]:
+    """What is to be composed; a payload whose text can be stored as it is need not be read."""
     key = keys.of(row)
     event = {name: value for name, value in row.items() if value is not None}
-    if row["payload"] is None or row["type"] is None:
-        raise InvalidEventError(
-            f"A row has no {'type' if row['type'] is None else 'payload'}; JSON's null is the text null."
-        )
-    event["payload"] = load(row["payload"])
+    if text is None:
+        if row["payload"] is None or row["type"] is None:
+            raise InvalidEventError(
+                f"A row has no {'type' if row['type'] is None else 'payload'}; JSON's null is the text null."
+            )
+        event["payload"] = load(row["payload"])
     for name, read in _READ.items():
         if name in event:
             event[name] = read(event[name])
@@ -181,8 +191,8 @@ class _Keys:
     def __init__(self, idempotency: str, place: str) -> None:
         self._column = None if idempotency in ("derived", "none") else idempotency
         self._derives = idempotency != "none"
-        self._place = place.encode()
-        self._seen: Counter[bytes] = Counter()
+        self._place = place.encode()[-64:]
+        self._seen: Counter[str] = Counter()
 
     def of(self, row: dict[str, Any]) -> str | None:
         """The key of a row, whose own column is taken out of it."""
@@ -192,7 +202,7 @@ class _Keys:
                 return named
         if not self._derives or row.get("idempotency_key") is not None:
             return None
-        said = blake2b(msgspec.json.encode(row), digest_size=16, key=self._place[-64:]).digest()
+        said = blake2b(msgspec.json.encode(row), digest_size=16, key=self._place).hexdigest()
         self._seen[said] += 1
-        found = blake2b(said, digest_size=16, key=self._place[-64:], salt=self._seen[said].to_bytes(8, "big"))
-        return f"spark-{found.hexdigest()}"
+        times = self._seen[said]
+        return f"spark-{said}" if times == 1 else f"spark-{said}-{times}"

@@ -53,8 +53,8 @@ async def publish_calls(
     heads = await lock_lanes(connection, lanes)
     total = sum(len(call) for call in calls)  # ids after the lanes: the order of a key is the order of its ids
     keys = Keys(calls, [row[0] for row in await connection.fetch(SQL.take_ids, total)])
-    if keys.first:
-        taken = await _take(connection, keys.first, keys.asked, now)
+    if keys.first and not (await _take(connection, keys.first, keys.asked, now) and keys.each_once):
+        taken = await _taken(connection, keys.first)
         lost = [scope for scope in keys.first if scope not in taken]
         known = await _earlier(connection, lost) if lost else {}
         if len(known) < len(lost):
@@ -75,11 +75,17 @@ async def publish_calls(
     return keys.answers(stored)
 
 
-async def _take(connection: Any, keys: dict[Scope, int], asked: dict[int, bytes], now: datetime | None) -> set[Scope]:
-    """Take keys for events; returns those that were free."""
+async def _take(connection: Any, keys: dict[Scope, int], asked: dict[int, bytes], now: datetime | None) -> bool:
+    """Take keys for events, those that are free; returns whether all were."""
     numbers = list(keys.values())
     digests = [asked[number] for number in numbers]
-    rows = await connection.fetch(SQL.take_keys, *_columns(list(keys)), numbers, digests, now)
+    status = await connection.execute(SQL.take_keys, *_columns(list(keys)), numbers, digests, now)
+    return int(status.rpartition(" ")[2]) == len(keys)
+
+
+async def _taken(connection: Any, keys: dict[Scope, int]) -> set[Scope]:
+    """Of the keys, those that were taken for these events."""
+    rows = await connection.fetch(SQL.taken_keys, *_columns(list(keys)), list(keys.values()))
     return {(row[0], row[1]) for row in rows}
 
 

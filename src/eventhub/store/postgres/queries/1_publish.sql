@@ -26,7 +26,12 @@ SELECT id, queue, tags, priority FROM eventhub.routes WHERE id > $1 ORDER BY id;
 INSERT INTO eventhub.idempotency_keys (scope, key, event_id, created_at, asked)
 SELECT k.scope, k.key, k.event_id, coalesce($5, now()), k.asked
 FROM unnest($1::text[], $2::text[], $3::bigint[], $4::bytea[]) AS k(scope, key, event_id, asked) ORDER BY k.scope, k.key
-ON CONFLICT DO NOTHING RETURNING scope, key;
+ON CONFLICT DO NOTHING;
+
+-- name: taken_keys
+-- Which of them were won; asked only when not all were.
+SELECT k.scope, k.key FROM unnest($1::text[], $2::text[], $3::bigint[]) AS w(scope, key, event_id)
+JOIN eventhub.idempotency_keys k ON k.scope = w.scope AND k.key = w.key AND k.event_id = w.event_id;
 
 -- name: keyed_events
 -- The first events of keys that were taken before, to compare with what is being published again.
