@@ -21,7 +21,6 @@ EventHubError
 ├── BlockedDestination (ValueError)    an address that webhooks must not be sent to
 ├── EventBusShutdownError              the bus was told to stop
 ├── LakeMismatch                       the lake and the database do not fit together
-├── PipelineBusy                       another process runs the pipeline of this hub, or took it over
 ├── SettingsError (ValueError)         a setting has a value that cannot work
 ├── ServerUnavailable                  a hub cannot be reached over HTTP, or cannot answer now
 ├── RemoteError                        a hub refused a request for a reason of its own
@@ -58,7 +57,6 @@ __all__ = [
     "NotDeadError",
     "NotProcessing",
     "PayloadTooLargeError",
-    "PipelineBusy",
     "RemoteError",
     "SchemaMismatch",
     "ServerUnavailable",
@@ -162,10 +160,6 @@ class EventBusShutdownError(EventHubError):
 
 class LakeMismatch(EventHubError):
     """The lake is not the one that the database was copied to, or one of them is an older state; nothing was copied."""
-
-
-class PipelineBusy(EventHubError):
-    """Another process does this work; nothing was committed after it had begun."""
 
 
 class SettingsError(EventHubError, ValueError):

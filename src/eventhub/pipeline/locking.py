@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 from typing import Final
 
 from eventhub.errors import EventHubError, StoreBusy
+from eventhub.pipeline.owners import is_gone, this_process
 from eventhub.store import Store
 
 __all__ = ["Hold", "hold"]
@@ -22,8 +21,8 @@ EVERY: Final = 15.0
 class Hold:
     """A lock that is held; ask before each step that only one may do."""
 
-    def __init__(self, name: str) -> None:
-        self._name = name
+    def __init__(self, store: Store, name: str, fence: int) -> None:
+        self._store, self._name, self._fence = store, name, fence
         self.lost = False
 
     def check(self) -> None:
@@ -33,18 +32,17 @@ class Hold:
                 f"{LEASE.total_seconds():.0f} s, and another may have taken over. Nothing more was done; run it again."
             )
 
+    async def confirm(self) -> None:
+        """The same, asked of the database now."""
+        self.lost = self.lost or not await self._store.keep_lock(self._name, self._fence, LEASE)
+        self.check()
+
 
 @asynccontextmanager
 async def hold(store: Store, name: str) -> AsyncIterator[Hold]:
     """Take the lock or say that somebody else has it; let it go in the end."""
-    owner = f"{socket.gethostname()}:{os.getpid()}"
-    fence = await store.take_lock(name, owner, LEASE)
-    if fence is None:
-        raise StoreBusy(
-            f"Another process is at it: the lock {name!r} is held. Wait until it has ended; if it was killed, "
-            f"its lock ends {LEASE.total_seconds():.0f} s after its last sign of life."
-        )
-    held = Hold(name)
+    fence = await _take(store, name)
+    held = Hold(store, name, fence)
     keeper = asyncio.create_task(_keep(store, name, fence, held))
     try:
         yield held
@@ -54,6 +52,22 @@ async def hold(store: Store, name: str) -> AsyncIterator[Hold]:
             await keeper
         with suppress(EventHubError):
             await store.drop_lock(name, fence)
+
+
+async def _take(store: Store, name: str) -> int:
+    owner = this_process()
+    fence = await store.take_lock(name, owner, LEASE)
+    holder = None if fence is not None else await store.lock_holder(name)
+    if holder is not None and is_gone(holder.owner):
+        await store.drop_lock(name, holder.fence)
+        fence = await store.take_lock(name, owner, LEASE)
+    if fence is None:
+        who = "" if holder is None else f" by {':'.join(holder.owner.split(':')[:2])}"
+        raise StoreBusy(
+            f"Another process is at it: the lock {name!r} is held{who}. Wait until it has ended; if it was killed, "
+            f"its lock ends {LEASE.total_seconds():.0f} s after its last sign of life."
+        )
+    return fence
 
 
 async def _keep(store: Store, name: str, fence: int, held: Hold) -> None:
