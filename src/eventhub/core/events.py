@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
-__all__ = ["Action", "DeadEvent", "Event", "LogEntry", "QueuedEvent", "Status"]
+__all__ = ["REPLAY_OF", "Action", "DeadEvent", "Event", "LogEntry", "QueuedEvent", "Status"]
+
+REPLAY_OF: Final = "replay_of"
+"""The name in the metadata under which a replayed event has the id of the first."""
 
 
 class Status(StrEnum):

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from msgspec import UNSET
 
-from eventhub.core.events import QueuedEvent, Status
+from eventhub.core.events import REPLAY_OF, QueuedEvent, Status
 from eventhub.core.matching import check_type, parse_tags
 from eventhub.core.scopes import JOB
 from eventhub.errors import InvalidEventError, InvalidPayloadError
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Publisher", "event_body", "job_type", "key_in"]
 
-REPLAY_OF: Final = "replay_of"
-"""The name in the metadata under which a replayed event has the id of the first."""
 TEST: Final = "hub.test"
 _ROOM_FOR_PLACE: Final = len("/999")
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from array import array
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from datetime import date, datetime
 from typing import Any, Final
 
@@ -64,7 +64,7 @@ class _Verified(msgspec.Struct, frozen=True):
 
 async def archive(
     store: Store, url: str, lake: Lake, *, before: datetime, dry_run: bool = False
-) -> AsyncIterator[ArchivedDay]:
+) -> AsyncGenerator[ArchivedDay, None]:
     """Archive the days that end before this moment, one after the other, each told when it is done."""
     await store.open()
     if dry_run:

@@ -1,0 +1,124 @@
+"""Replaying: events of the lake are published again, as new ones that are linked to them.
+
+    lake ─▶ filter ─▶ the events of each ordering key in one task, in their order ─▶ published in bulk, at a chosen rate
+
+A replay has a name, and every event of it a key made of that name and the old event's id. Who runs it again under the
+same name completes it: what was published before is found and not published twice.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from datetime import datetime
+from typing import TYPE_CHECKING, Final, cast
+
+import msgspec
+import pyarrow as pa
+from pyspark.errors import PySparkException
+from pyspark.sql import functions as f
+
+from eventhub import errors
+from eventhub.errors import SettingsError
+from eventhub.pipeline.frames import frame
+from eventhub.pipeline.replaying.publishing import COLUMNS, Order, republish
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+    from eventhub.lake.place import Lake
+
+__all__ = ["Chosen", "Order", "Replayed", "check_name", "count", "replay"]
+
+_NAME: Final = re.compile(r"[A-Za-z0-9._:-]{1,100}\Z")
+_WORDS: Final = re.compile(r"^eventhub\.errors\.(\w+): (.+)$", re.MULTILINE)
+_COUNTS: Final = "events long, duplicates long"
+
+
+class Chosen(msgspec.Struct, frozen=True, kw_only=True):
+    """Which events; everything that is given must fit, of ``types``, ``tags`` and ``ids`` any one."""
+
+    since: datetime | None = None
+    until: datetime | None = None
+    types: tuple[str, ...] = ()
+    tags: tuple[str, ...] = ()
+    where: str | None = None
+    ids: tuple[int, ...] = ()
+
+
+class Replayed(msgspec.Struct, frozen=True):
+    """How many events the replay has; ``duplicates`` of them had been published before under its name."""
+
+    events: int
+    duplicates: int
+
+
+def check_name(name: str) -> str:
+    """The name of a replay, if it can be one."""
+    if not _NAME.match(name):
+        raise SettingsError(f"The name {name[:40]!r} cannot be used; give up to 100 letters, digits and . _ : -")
+    return name
+
+
+def count(spark: SparkSession, lake: Lake, chosen: Chosen, name: str) -> dict[str, int]:
+    """How many events would be replayed, by type, the most frequent first."""
+    rows = _selected(spark, lake, chosen, name).groupBy("type").count().collect()
+    return dict(sorted(((row["type"], row["count"]) for row in rows), key=lambda pair: (-pair[1], pair[0])))
+
+
+def replay(spark: SparkSession, lake: Lake, chosen: Chosen, order: Order, *, rate: float | None = None) -> Replayed:
+    """Publish the chosen events again, at most ``rate`` a second."""
+    wanted = _selected(spark, lake, chosen, order.name).select(*COLUMNS)
+    if order.subscriber is not None:
+        tasks, placed = 1, wanted.coalesce(1)
+    else:
+        tasks = spark.sparkContext.defaultParallelism
+        placed = wanted.repartition(tasks, f.coalesce("ordering_key", f.col("id").cast("string")))
+    each = None if rate is None else rate / tasks
+
+    def task(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        events, duplicates = republish(batches, order, each)
+        yield pa.RecordBatch.from_pydict({"events": [events], "duplicates": [duplicates]})
+
+    try:
+        done = placed.sortWithinPartitions("id").mapInArrow(task, _COUNTS).collect()
+    except PySparkException as error:
+        raise _ours(error) from None
+    return Replayed(sum(row["events"] for row in done), sum(row["duplicates"] for row in done))
+
+
+def _ours(error: PySparkException) -> Exception:
+    """What a task said, in its own words if they are ours."""
+    found = _WORDS.search(str(error))
+    kind = None if found is None else getattr(errors, found[1], None)
+    return error if found is None or kind is None else cast("Exception", kind(found[2]))
+
+
+def _selected(spark: SparkSession, lake: Lake, chosen: Chosen, name: str) -> DataFrame:
+    """The chosen events, without those that this very replay has made."""
+    table = lake.dataset("events")
+    events = frame(spark, table, least={"id": min(chosen.ids)} if chosen.ids else None)
+    own = f.coalesce(f.startswith(f.col("idempotency_key"), f.lit(f"replay/{name}/")), f.lit(False))
+    for condition in (*_conditions(chosen), ~own):
+        events = events.where(condition)
+    if chosen.where is not None:
+        try:
+            events = events.where(chosen.where)
+        except PySparkException as error:
+            told = (str(error).strip().splitlines() or [""])[0]
+            raise SettingsError(f"--where is no condition on events: {told}") from None
+    return events
+
+
+def _conditions(chosen: Chosen) -> Iterator[Column]:
+    if chosen.since is not None:
+        yield (f.col("day") >= f.lit(chosen.since.date())) & (f.col("created_at") >= f.lit(chosen.since))
+    if chosen.until is not None:
+        yield (f.col("day") <= f.lit(chosen.until.date())) & (f.col("created_at") < f.lit(chosen.until))
+    if chosen.types:
+        yield f.col("type").isin(*chosen.types)
+    if chosen.tags:
+        given = f.split(f.trim("tags"), r"\s*,\s*")
+        yield f.arrays_overlap(given, f.array(*map(f.lit, chosen.tags)))
+    if chosen.ids:
+        yield f.col("id").isin(*chosen.ids)
