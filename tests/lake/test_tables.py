@@ -191,3 +191,10 @@ def test_a_lake_keeps_its_tables_below_one_place(tmp_path: Path) -> None:
     assert lake.dataset("event_log").url == f"{tmp_path}/event_log"
     assert lake.dataset("event_log").schema == schema_of("event_log")
     assert lake.derived("facts/deliveries", schema_of("events")).url == f"{tmp_path}/facts/deliveries"
+
+
+def test_a_reader_may_ask_for_columns_without_statistics(table: LakeTable) -> None:
+    table.commit(write(table, rows(0, 5)), source="hub/events", number=1)
+    table.commit(write(table, rows(5, 5)), source="hub/events", number=2)
+    for condition, count in {("queue", "=", "work"): 10, ("payload", "=", "{}"): 10, ("id", ">", 7): 2}.items():
+        assert table.open().to_pyarrow_table(filters=[condition]).num_rows == count

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyarrow import fs
 
-__all__ = ["FileEntry", "read_day_file", "write_day_files"]
+__all__ = ["FileEntry", "read_day_file", "told_columns", "write_day_files"]
 
 ROWS_PER_GROUP: Final = 131_072
 ROWS_PER_FILE: Final = 2_000_000
@@ -149,6 +149,17 @@ class _DayFile:
     def abandon(self) -> None:
         """It stays where it is, unseen, until somebody cleans up."""
         self._writer.close()
+
+
+def told_columns(schema: pa.Schema) -> list[str]:
+    """The columns that statistics tell of. A table must say which: delta-rs takes what it is not told for nothing."""
+    import pyarrow.types as kinds
+
+    return [
+        field.name
+        for field in schema
+        if field.name in STATISTICS or kinds.is_int64(field.type) or kinds.is_timestamp(field.type)
+    ]
 
 
 def _statistics(metadata: Any) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from eventhub.lake.datasets import DAY
-from eventhub.lake.files import FileEntry
+from eventhub.lake.files import FileEntry, told_columns
 from eventhub.lake.object_stores import S3, s3_filesystem
 
 if TYPE_CHECKING:
@@ -135,6 +135,7 @@ class LakeTable:
                 adds,
                 mode="error",
                 partition_by=[DAY],
+                configuration={"delta.dataSkippingStatsColumns": ",".join(told_columns(self.schema))},
                 storage_options=self._options,
                 commit_properties=named,
             )
