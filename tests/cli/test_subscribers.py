@@ -290,7 +290,8 @@ def test_looking_creates_no_database(eventhub: Command):
 
 def test_without_the_server_packages_the_error_names_them(eventhub: Command):
     (eventhub.directory / "cryptography.py").write_text("raise ImportError('not installed')")
-    done = eventhub("subscribers", "list", env={"PYTHONPATH": str(eventhub.directory)})
+    afresh = Command(eventhub.directory, afresh=True)
+    done = afresh("subscribers", "list", env={"PYTHONPATH": str(eventhub.directory)})
     assert done.returncode == 2
     assert "pip install 'eventhub[server]'" in done.stderr
 

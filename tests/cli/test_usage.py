@@ -16,6 +16,14 @@ from tests.postgres_cluster import PostgresCluster
 NOWHERE = "postgresql://someone:secret@127.0.0.1:1/nothing"
 
 
+@pytest.fixture
+def eventhub(tmp_path: Path) -> Command:
+    """The program that was installed, started as a shell would."""
+    directory = tmp_path / "work"
+    directory.mkdir()
+    return Command(directory, afresh=True)
+
+
 def test_version_and_help(eventhub: Command):
     assert eventhub("--version").stdout == f"{__version__}\n"
     done = eventhub("--help")

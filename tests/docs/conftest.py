@@ -14,7 +14,7 @@ def eventhub(tmp_path: Path) -> Command:
     """The command in a directory of its own, where examples run too."""
     directory = tmp_path / "work"
     directory.mkdir()
-    return Command(directory)
+    return Command(directory, afresh=True)
 
 
 @pytest.fixture
