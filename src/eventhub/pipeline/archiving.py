@@ -19,11 +19,12 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from eventhub.errors import SchemaMismatch
+from eventhub.errors import LakeMismatch
 from eventhub.lake.datasets import COLUMNS, DAY
 from eventhub.lake.place import Lake
 from eventhub.lake.reading import TableReader
 from eventhub.lake.verifying import compare
+from eventhub.pipeline.agreement import check_agreement
 from eventhub.pipeline.locking import Hold, hold
 from eventhub.pipeline.source.conditions import Condition, Operator
 from eventhub.pipeline.source.database import Slice, Visible, open_database
@@ -99,19 +100,11 @@ class _Archiver:
 
     async def look(self) -> None:
         """Which rows the ledger says were copied, and whether this lake has these copies."""
-        hub = await self._store.hub_id()
         for dataset, table in self._tables.items():
+            await check_agreement(self._store, table, dataset, await self._store.horizon(dataset))
             done = [commit for commit in await self._store.lake_commits(dataset) if commit.done_at is not None]
             if not done:
-                raise SchemaMismatch(
-                    f"Nothing of {dataset} was copied to a lake yet. Run `eventhub pipeline run` first."
-                )
-            found = await asyncio.to_thread(table.last_number, f"{hub}/{dataset}")
-            if found < done[0].number:
-                raise SchemaMismatch(
-                    f"{table.url} has copies of {dataset} up to number {found}, and the hub has made {done[0].number}: "
-                    "it is another lake, or was damaged. Give the lake that the pipeline writes to."
-                )
+                raise LakeMismatch(f"Nothing of {dataset} was copied to a lake yet. Run `eventhub pipeline run` first.")
             self._copied[dataset] = done[0].last
 
     async def events(self, day: OldDay) -> ArchivedDay:
@@ -120,7 +113,7 @@ class _Archiver:
             return _told(day, "events", 0, found.trouble)
         gone = 0
         for first in range(0, len(found.ids), BATCH):
-            self._held.check()
+            await self._held.confirm()
             gone += await self._store.prune_events(
                 found.ids[first : first + BATCH], copied=self._copied["events"], log_copied=self._copied["event_log"]
             )
@@ -133,13 +126,13 @@ class _Archiver:
         found = await self._verified("event_log", day, pa.array(staying, pa.int64()))
         if found.trouble is not None:
             return _told(day, "event_log", 0, found.trouble)
-        self._held.check()
+        await self._held.confirm()
         copied = self._copied["event_log"]
         if await self._store.drop_log_day(day.day, len(found.ids), copied=copied):
             return _told(day, "event_log", len(found.ids))
         gone = 0
         for first in range(0, len(found.ids), BATCH):
-            self._held.check()
+            await self._held.confirm()
             rows = list(zip(found.ids[first : first + BATCH], found.events[first : first + BATCH], strict=True))
             gone += await self._store.prune_log(day.day, rows, copied=copied)
         return _told(day, "event_log", gone)

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from eventhub.core.events import Action
-from eventhub.errors import SettingsError
+from eventhub.errors import LakeMismatch
 from eventhub.lake.place import Lake
 from eventhub.lake.reading import TableReader
 from eventhub.pipeline.archiving import LOCK
@@ -47,11 +47,11 @@ async def restore(store: Store, url: str, lake: Lake, day: date) -> Restored:
         await asyncio.to_thread(events.refresh)
         hub = await store.hub_id()
         if not events.has_copies_of(f"{hub}/events"):
-            raise SettingsError(f"{lake.url} has no copies of this hub. Give the lake that the pipeline writes to.")
+            raise LakeMismatch(f"{lake.url} has no copies of this hub. Give the lake that the pipeline writes to.")
         total = Restored(day, 0, 0, 0, 0)
         chunks = _chunks(events.batches(days=[day.isoformat()]))
         while (chunk := await asyncio.to_thread(next, chunks, None)) is not None:
-            held.check()
+            await held.confirm()
             total = _sum(total, await asyncio.to_thread(_restore, url, chunk, log, day))
         return total
 
