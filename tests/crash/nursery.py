@@ -18,6 +18,7 @@ from typing import Any
 import structlog
 
 ROLES = ("bus_process", "hub_process", "migrator", "publisher", "worker")
+"""Those that most tests use; others are imported when the first of them is wanted."""
 PR_SET_PDEATHSIG = 1
 
 
@@ -30,9 +31,12 @@ def serve() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     for line in sys.stdin:
         request = json.loads(line)
+        role = request["role"]
+        if role not in roles:
+            roles[role] = importlib.import_module(f"tests.crash.{role}")
         pid = os.fork()
         if pid == 0:
-            _live(roles[request["role"]], request["arguments"])
+            _live(roles[role], request["arguments"])
         sys.stdout.write(f"{pid}\n")
         sys.stdout.flush()
 

@@ -17,12 +17,14 @@ from eventhub.lake.tables import LakeTable
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from pyarrow import fs
 
     from eventhub.store.ledger import Dataset
 
 __all__ = ["Lake"]
 
 STORE_VARIABLES: Final = "AWS_"
+FOLDERS: Final = ("", "facts", "marts")
 
 
 class Lake:
@@ -39,6 +41,27 @@ class Lake:
     def derived(self, path: str, schema: pa.Schema) -> LakeTable:
         """A table made from others, such as ``facts/deliveries``; its schema has a ``day``."""
         return LakeTable(f"{self.url}/{path}", schema, options=self._options)
+
+    def table(self, path: str) -> LakeTable:
+        """A table that is only looked at and tidied up, whatever its columns are."""
+        import pyarrow as pa
+
+        return self.derived(path, pa.schema([]))
+
+    def tables(self) -> list[str]:
+        """The paths of all tables that there are."""
+        found = []
+        for folder in FOLDERS:
+            filesystem, root = self.table(folder).filesystem()
+            found += [f"{folder}/{name}".lstrip("/") for name in _folders(filesystem, root)]
+        return sorted(path for path in found if path not in FOLDERS and self.table(path).exists)
+
+
+def _folders(filesystem: fs.FileSystem, root: str) -> list[str]:
+    from pyarrow import fs
+
+    selector = fs.FileSelector(root.rstrip("/"), allow_not_found=True)
+    return [info.base_name for info in filesystem.get_file_info(selector) if info.type == fs.FileType.Directory]
 
 
 def _from_environment() -> dict[str, str]:

@@ -7,6 +7,7 @@ was intended is in the table, whatever happened to the one who made it.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -166,9 +167,25 @@ class LakeTable:
         wanted += [(name, ">=", value) for name, value in (least or {}).items()]
         return self.open().file_uris(file_pruning_predicate=wanted or None) if self.exists else []
 
-    def compact(self) -> dict[str, Any]:
-        """Many small files of a day become few; readers see the same rows."""
-        return self.open().optimize.compact() if self.exists else {}
+    def compact(self, days: Collection[str] | None = None) -> dict[str, Any]:
+        """Many small files of a day become few; readers see the same rows. One file at a time, to be kind to memory."""
+        from deltalake import WriterProperties
+
+        if not self.exists:
+            return {}
+        within = None if days is None else [(DAY, "in", sorted(days))]
+        return self.open().optimize.compact(
+            partition_filters=within, max_concurrent_tasks=1, writer_properties=WriterProperties(compression="ZSTD")
+        )
+
+    def crowded_days(self, *, many: int, small: int) -> list[str]:
+        """The days that have at least so ``many`` files that are ``small``, in bytes."""
+        if not self.exists:
+            return []
+        adds = self.open().get_add_actions(flatten=True)
+        files = zip(adds[f"partition.{DAY}"].to_pylist(), adds["size_bytes"].to_pylist(), strict=True)
+        counts = Counter(day.isoformat() for day, size in files if size < small)
+        return sorted(day for day, count in counts.items() if count >= many)
 
     def clean(self, *, keep_hours: int = KEEP_HOURS) -> list[str]:
         """Delete files that no version needs any more, and those that never came to belong to one."""

@@ -37,7 +37,7 @@ __all__ = ["Copied", "Extraction"]
 
 MOST_ROWS: Final = 5_000_000
 """Rows of one copy: what is done by then need not be done again."""
-SMALL: Final = 20_000
+SMALL: Final = 50_000
 """So many rows are copied sooner here than tasks are started elsewhere."""
 
 

@@ -6,6 +6,7 @@ session() ── JVM of spark-submit is there ──▶ use it as it is set up
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import shutil
@@ -80,6 +81,7 @@ def _start(settings: Mapping[str, str], master: str | None, app: str) -> SparkSe
     from pyspark.errors import PySparkRuntimeError
     from pyspark.sql import SparkSession
 
+    logging.getLogger("py4j").setLevel(logging.WARNING)  # it tells of every connection that it closes
     builder = SparkSession.Builder().appName(app)
     if master is not None:
         builder = builder.master(master)
