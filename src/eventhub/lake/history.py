@@ -14,6 +14,7 @@ import msgspec
 from eventhub.core.events import Action, LogEntry, QueuedEvent, Status
 from eventhub.errors import StoreUnavailable
 from eventhub.lake.place import Lake
+from eventhub.store.queries import load_queries
 from eventhub.store.rows import to_log, to_queued
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["History", "Past", "to_past"]
 
+SQL = load_queries("eventhub.lake")
 THREADS: Final = 2
 """Reads at once: those who ask for more wait, and nobody else waits for them."""
 _FACTS: Final = (
@@ -80,12 +82,14 @@ class History:
         events.refresh()
         if not events.has_copies_of(f"{self._hub}/events"):
             return None
-        found = events.rows(between={"id": (event_id, event_id)}, columns=_FACTS).to_pylist()
+        found = events.answer(SQL.past_event.format(number=int(event_id)))
         if not found:
             return None
         log.refresh()
-        entries = log.rows(between={"event_id": (event_id, event_id)}, columns=_ENTRY).sort_by("id").to_pylist()
-        return to_past([found[0][name] for name in _FACTS], [[entry[name] for name in _ENTRY] for entry in entries])
+        entries = log.answer(SQL.past_log.format(number=int(event_id)))
+        # A lake that nothing was copied to since a column was added lacks it.
+        facts = [found[0].get(name) for name in _FACTS]
+        return to_past(facts, [[entry.get(name) for name in _ENTRY] for entry in entries])
 
 
 def to_past(facts: Sequence[Any], entries: Sequence[Sequence[Any]]) -> Past:
