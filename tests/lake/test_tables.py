@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
+from eventhub.errors import StoreBusy
 from eventhub.lake import files
 from eventhub.lake.datasets import schema_of
 from eventhub.lake.files import FileEntry, write_day_files
@@ -160,6 +161,15 @@ def test_days_are_replaced_in_one_commit_and_only_once(table: LakeTable) -> None
     assert table.open().version() == 1
     table.replace([], {"2026-03-02"}, source="hub/facts", number=3)
     assert ids(table) == [0, *range(25, 40), 60]
+
+
+def test_what_was_made_from_an_older_state_is_not_committed(table: LakeTable) -> None:
+    table.replace(write(table, rows(0, 3)), (), source="hub/facts", number=5, after=0)
+    with pytest.raises(StoreBusy, match="went from 0 to 5 while 9"):
+        table.replace(write(table, rows(0, 6)), (), source="hub/facts", number=9, after=0)
+    assert not table.replace([], (), source="hub/facts", number=5, after=0)
+    assert table.replace(write(table, rows(3, 3)), (), source="hub/facts", number=9, after=5)
+    assert ids(table) == [0, 1, 2, 3, 4, 5]
 
 
 def test_files_of_other_days_and_smaller_numbers_are_left_out(table: LakeTable) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from eventhub.errors import StoreBusy
 from eventhub.lake.datasets import DAY
 from eventhub.lake.files import FileEntry, told_columns
 from eventhub.lake.object_stores import S3, s3_filesystem
@@ -92,13 +93,15 @@ class LakeTable:
         *,
         source: str,
         number: int,
+        after: int | None = None,
         also: Collection[str] = (),
         about: Mapping[str, Any] | None = None,
     ) -> bool:
         """In one commit, all files of these days leave and the new ones come; False when it was done already.
 
         Whoever commits the same number at the same time is refused by the table itself: the number is looked up in the
-        very version that the commit is made against.
+        very version that the commit is made against. So is ``after``, the number that what comes was made from: when
+        the table is at another one, StoreBusy is raised.
         """
         from deltalake.exceptions import DeltaError
 
@@ -106,8 +109,14 @@ class LakeTable:
             table = self.open() if self.exists else None
             if table is not None:
                 self._add_columns(table)
-                if (table.transaction_version(source) or 0) >= number:
-                    return False
+            last = 0 if table is None else table.transaction_version(source) or 0
+            if last >= number:
+                return False
+            if after is not None and last != after:
+                raise StoreBusy(
+                    f"{self.url} went from {after} to {last} while {number} was made: another process works on it. "
+                    "Nothing was committed; run it again."
+                )
             try:
                 self._commit(table, entries, days, _named([source, *also], number, about or {}))
             except DeltaError:

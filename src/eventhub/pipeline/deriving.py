@@ -88,7 +88,7 @@ def update(
             if changes is None:
                 continue
             progress(path)
-            done.append(_make(path, _Work(spark, lake, table, changes), source=source, upto=upto))
+            done.append(_make(path, _Work(spark, lake, table, changes), source=source, since=since, upto=upto))
     finally:
         for changes in known.values():
             if changes is not None:
@@ -105,10 +105,11 @@ def _named(source: str) -> str:
     return f"{source}/derived@{DEFINITION}"
 
 
-def _make(path: str, work: _Work, *, source: str, upto: int) -> Updated:
+def _make(path: str, work: _Work, *, source: str, since: int, upto: int) -> Updated:
     rows, days = _MAKERS[path](work)
     entries = [] if rows is None else write(rows.select(*work.table.schema.names), work.table, name=f"derived-{upto}")
-    work.table.replace(entries, days, source=_named(source), number=upto)
+    # Another who believed us dead may have been here: what was added to the state before must not be added to his.
+    work.table.replace(entries, days, source=_named(source), number=upto, after=since)
     return Updated(path, sum(entry.rows for entry in entries), len(days))
 
 
