@@ -10,7 +10,7 @@ import pytest
 from pyarrow import parquet
 
 from eventhub.core.events import Status
-from eventhub.errors import LakeMismatch, StoreBusy
+from eventhub.errors import LakeMismatch, StoreBusy, StoreUnavailable
 from eventhub.lake.history import History
 from eventhub.lake.place import Lake
 from eventhub.pipeline import archiving
@@ -87,7 +87,7 @@ async def test_old_days_leave_and_what_is_open_stays_whole(store: Store, lake: L
 
 
 async def test_a_day_whose_copy_is_not_the_same_stays(store: Store, lake: Lake) -> None:
-    await publish(store, 6, title="as it was")
+    number, *_ = await publish(store, 6, title="as it was")
     await publish(store, 3, now=OLD + timedelta(days=1))
     await work(store)
     await publish(store, 1, now=None)
@@ -105,6 +105,12 @@ async def test_a_day_whose_copy_is_not_the_same_stays(store: Store, lake: Lake) 
         assert done["events 1"].gone == 0
         assert len(await everything(store)) == 7
     parquet.write_table(rows, file)
+    whole = file.read_bytes()
+    file.write_bytes(whole[: len(whole) // 2])
+    assert "cannot be read" in str((await archived(store, lake))["events 1"].trouble)
+    with pytest.raises(StoreUnavailable, match="cannot be read"):
+        await History(lake.url, await store.hub_id()).find(number)
+    file.write_bytes(whole)
     assert (await archived(store, lake))["events 1"].gone == 6
 
 

@@ -64,7 +64,13 @@ class TableReader:
         """What the table says to a query by its name: made for few rows, which are found by pages."""
         import pyarrow as pa
 
-        return [] if self._queries is None else pa.table(self._queries.execute(query).read_all()).to_pylist()
+        if self._queries is None:
+            return []
+        try:
+            found = self._queries.execute(query).read_all()
+        except Exception as error:  # the library has no better name for a file that cannot be read
+            raise OSError(str(error)) from error
+        return pa.table(found).to_pylist()
 
     def rows(
         self,
