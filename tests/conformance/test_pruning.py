@@ -207,6 +207,7 @@ async def test_a_day_of_the_log_is_dropped_and_what_must_stay_is_not(partitioned
     log_copied = where["log_copied"]
     assert not await store.drop_log_day(DAY, 14, copied=log_copied)
     assert not await store.drop_log_day(DAY, 15, copied=0)
+    assert not await store.drop_log_day(DAY, 0, copied=0)
     assert not await store.drop_log_day(date(2026, 1, 2), 0, copied=log_copied)
     dropped = await store.drop_log_day(DAY, 15, copied=log_copied)
     assert dropped == (store.engine == "postgres")

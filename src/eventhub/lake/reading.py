@@ -70,7 +70,8 @@ class TableReader:
             found = self._queries.execute(query).read_all()
         except Exception as error:  # the library has no better name for a file that cannot be read
             raise OSError(str(error)) from error
-        return pa.table(found).to_pylist()
+        rows: list[dict[str, Any]] = pa.table(found).to_pylist()
+        return rows
 
     def rows(
         self,

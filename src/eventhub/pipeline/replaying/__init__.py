@@ -21,7 +21,7 @@ from pyspark.sql import functions as f
 from eventhub import errors
 from eventhub.errors import SettingsError
 from eventhub.pipeline.frames import frame
-from eventhub.pipeline.replaying.publishing import COLUMNS, Order, republish
+from eventhub.pipeline.replaying.publishing import COLUMNS, Order, key_prefix, republish
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -61,14 +61,16 @@ def check_name(name: str) -> str:
 
 
 def count(spark: SparkSession, lake: Lake, chosen: Chosen, name: str) -> dict[str, int]:
-    """How many events would be replayed, by type, the most frequent first."""
-    rows = _selected(spark, lake, chosen, name).groupBy("type").count().collect()
+    """How many events are still to be replayed, by type, the most frequent first."""
+    left, _ = _left(spark, lake, chosen, name)
+    rows = left.groupBy("type").count().collect()
     return dict(sorted(((row["type"], row["count"]) for row in rows), key=lambda pair: (-pair[1], pair[0])))
 
 
 def replay(spark: SparkSession, lake: Lake, chosen: Chosen, order: Order, *, rate: float | None = None) -> Replayed:
     """Publish the chosen events again, at most ``rate`` a second."""
-    wanted = _selected(spark, lake, chosen, order.name).select(*COLUMNS)
+    left, done_before = _left(spark, lake, chosen, order.name)
+    wanted = left.select(*COLUMNS)
     if order.subscriber is not None:
         tasks, placed = 1, wanted.coalesce(1)
     else:
@@ -81,10 +83,11 @@ def replay(spark: SparkSession, lake: Lake, chosen: Chosen, order: Order, *, rat
         yield pa.RecordBatch.from_pydict({"events": [events], "duplicates": [duplicates]})
 
     try:
+        before = done_before.count()
         done = placed.sortWithinPartitions("id").mapInArrow(task, _COUNTS).collect()
     except PySparkException as error:
         raise _ours(error) from None
-    return Replayed(sum(row["events"] for row in done), sum(row["duplicates"] for row in done))
+    return Replayed(before + sum(row["events"] for row in done), before + sum(row["duplicates"] for row in done))
 
 
 def _ours(error: PySparkException) -> Exception:
@@ -94,12 +97,9 @@ def _ours(error: PySparkException) -> Exception:
     return error if found is None or kind is None else cast("Exception", kind(found[2]))
 
 
-def _selected(spark: SparkSession, lake: Lake, chosen: Chosen, name: str) -> DataFrame:
-    """The chosen events, without those that this very replay has made."""
-    table = lake.dataset("events")
-    events = frame(spark, table, least={"id": min(chosen.ids)} if chosen.ids else None)
-    own = f.coalesce(f.startswith(f.col("idempotency_key"), f.lit(f"replay/{name}/")), f.lit(False))
-    for condition in (*_conditions(chosen), ~own):
+def _selected(spark: SparkSession, lake: Lake, chosen: Chosen) -> DataFrame:
+    events = frame(spark, lake.dataset("events"), least={"id": min(chosen.ids)} if chosen.ids else None)
+    for condition in _conditions(chosen):
         events = events.where(condition)
     if chosen.where is not None:
         try:
@@ -108,6 +108,19 @@ def _selected(spark: SparkSession, lake: Lake, chosen: Chosen, name: str) -> Dat
             told = (str(error).strip().splitlines() or [""])[0]
             raise SettingsError(f"--where is no condition on events: {told}") from None
     return events
+
+
+def _left(spark: SparkSession, lake: Lake, chosen: Chosen, name: str) -> tuple[DataFrame, DataFrame]:
+    """The chosen events that the lake does not know as replayed under this name, and those that it does.
+
+    Keys in the database keep the others from being published twice; an event that was archived since has none. Nor does
+    a replay replay its own events.
+    """
+    keys = frame(spark, lake.dataset("events"), columns=["idempotency_key"])
+    own = f.startswith(f.col("idempotency_key"), f.lit(key_prefix(name)))
+    done = keys.where(own).select(f.substring_index("idempotency_key", "/", -1).cast("long").alias("id")).distinct()
+    wanted = _selected(spark, lake, chosen).where(f.coalesce(~own, f.lit(True)))
+    return wanted.join(done, "id", "left_anti"), wanted.join(done, "id", "left_semi")
 
 
 def _conditions(chosen: Chosen) -> Iterator[Column]:

@@ -24,7 +24,7 @@ from eventhub.store.values import NewEvent, Published, Route
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["COLUMNS", "Order", "again", "republish"]
+__all__ = ["COLUMNS", "Order", "again", "key_prefix", "republish"]
 
 COLUMNS: Final = (
     *("id", "type", "payload", "metadata", "tags", "title", "description"),
@@ -43,6 +43,11 @@ class Order(msgspec.Struct, frozen=True, kw_only=True):
     subscriber: int | None = None
     work_queue: str = "work"
     max_retries: int = 3
+
+
+def key_prefix(name: str) -> str:
+    """How the keys of all events of a replay begin; the old event's id follows."""
+    return f"replay/{name}/"
 
 
 def republish(batches: Iterable[pa.RecordBatch], order: Order, rate: float | None) -> tuple[int, int]:
@@ -92,7 +97,7 @@ def again(row: dict[str, Any], order: Order) -> NewEvent:
         title=row["title"],
         description=row["description"],
         ordering_key=row["ordering_key"],
-        idempotency_key=f"replay/{order.name}/{row['id']}",
+        idempotency_key=f"{key_prefix(order.name)}{row['id']}",
     )
     if order.subscriber is not None:
         made.work, made.broadcast, made.targets = False, True, (order.subscriber,)

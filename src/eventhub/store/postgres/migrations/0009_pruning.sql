@@ -1,8 +1,9 @@
 -- Old days of the log leave as a whole: deleting their rows one by one would leave as much to vacuum.
 
--- Drop the partition of a day if exactly the rows that were compared with the lake's are free to go: those that were
--- copied (below that position) and whose event is gone. The others, which are few or else nothing is dropped, go on living
--- in the default partition, unchanged. Returns whether the day was dropped.
+-- Drop the partition of a day if all its rows were copied (below that position) and exactly those that were compared with
+-- the lake's are free to go: their event is gone. The others, which are few or else nothing is dropped, go on living in the
+-- default partition, unchanged. Returns whether the day was dropped. A row that is still to be copied is never moved: who
+-- copies may be reading just now, part by part, and would meet it twice.
 -- First only the partition is locked, so that nobody can add to it while its rows are looked through; all others wait
 -- only for the drop itself.
 CREATE FUNCTION eventhub.drop_log_day(old date, below bigint, compared bigint, most bigint) RETURNS boolean
@@ -12,6 +13,7 @@ DECLARE
   first timestamptz := old::timestamp AT TIME ZONE 'UTC';
   until timestamptz := (old + 1)::timestamp AT TIME ZONE 'UTC';
   total bigint;
+  fresh bigint;
   staying bigint;
   kept eventhub.event_log[];
 BEGIN
@@ -20,16 +22,16 @@ BEGIN
     RETURN false;
   END IF;
   EXECUTE format('LOCK TABLE eventhub.%I IN SHARE ROW EXCLUSIVE MODE', name);
-  SELECT count(*), count(*) FILTER (WHERE e.id IS NOT NULL OR g.xid >= below) INTO total, staying
+  SELECT count(*), count(*) FILTER (WHERE g.xid >= below), count(e.id) INTO total, fresh, staying
   FROM eventhub.event_log g LEFT JOIN eventhub.events e ON e.id = g.event_id
   WHERE g.created_at >= first AND g.created_at < until;
-  IF staying > most OR total - staying <> compared THEN
+  IF fresh > 0 OR staying > most OR total - staying <> compared THEN
     RETURN false;
   END IF;
   IF staying > 0 THEN
     SELECT array_agg(g) INTO kept FROM eventhub.event_log g
     WHERE g.created_at >= first AND g.created_at < until
-      AND (g.xid >= below OR EXISTS (SELECT 1 FROM eventhub.events e WHERE e.id = g.event_id));
+      AND EXISTS (SELECT 1 FROM eventhub.events e WHERE e.id = g.event_id);
     IF cardinality(kept) <> staying THEN
       RETURN false;
     END IF;
