@@ -60,6 +60,10 @@ class Databases(ABC):
     def fresh(self) -> Any:
         """The URL of an empty database, for the length of a block."""
 
+    def network_url(self, url: str) -> str:
+        """The same database for programs that know no sockets of this machine."""
+        return url
+
 
 class SqliteDatabases(Databases):
     """Files in a temporary directory, made below ``directory`` if one is given: its disk is what is measured."""
@@ -103,10 +107,10 @@ class PostgresDatabases(Databases):
 
     engine = "postgres"
 
-    def __init__(self, url: str | None = None) -> None:
+    def __init__(self, url: str | None = None, *, tcp: bool = False) -> None:
         if find_spec("asyncpg") is None:
             raise StoreError("PostgreSQL needs its driver: pip install 'eventhub[postgres]'.")
-        self._cluster = _private_server() if url is None else None
+        self._cluster = _private_server(tcp=tcp) if url is None else None
         self._url = url
         self._numbers = itertools.count(1)
         self._admin: Any = None
@@ -145,6 +149,11 @@ class PostgresDatabases(Databases):
         finally:
             await self._drop(name)
 
+    def network_url(self, url: str) -> str:
+        if self._cluster is None or self._cluster.port is None:
+            return url
+        return self._cluster.tcp_url(urlsplit(url).path.removeprefix("/"))
+
     async def _create(self, *, template: str | None = None) -> str:
         name = f"eventhub_bench_{os.getpid()}_{next(self._numbers)}"
         await self._admin.execute(f'CREATE DATABASE "{name}"' + (f' TEMPLATE "{template}"' if template else ""))
@@ -157,9 +166,10 @@ class PostgresDatabases(Databases):
         return urlsplit(self._url or "")._replace(path=f"/{name}").geturl()
 
 
-def _private_server() -> PostgresCluster:
+def _private_server(*, tcp: bool) -> PostgresCluster:
     """Every commit waits for the disk; the rest is PostgreSQL's default, but for some room to work in."""
     return PostgresCluster(
+        tcp=tcp,
         fsync=True,
         synchronous_commit="on",
         shared_buffers="256MB",

@@ -10,7 +10,7 @@ import msgspec
 
 __all__ = ["Figure", "Outcome", "Sample", "Spread", "share", "spread"]
 
-Unit = Literal["events/s", "webhooks/s", "ms"]
+Unit = Literal["events/s", "webhooks/s", "rows/s", "ms", "s"]
 
 
 class Sample(msgspec.Struct, frozen=True):

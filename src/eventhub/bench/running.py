@@ -79,6 +79,10 @@ def _chosen(context: Context) -> list[Workload]:
         from eventhub.bench.webhooks.workloads import webhook_workloads
 
         return [workload for workload in webhook_workloads(context) if workload.name in names]
+    if settings.pipeline:
+        from eventhub.bench.pipeline.workloads import pipeline_workloads
+
+        return [workload for workload in pipeline_workloads(context) if workload.name in names]
     return [workload for workload in workloads(context) if workload.name in names]
 
 

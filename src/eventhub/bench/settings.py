@@ -13,6 +13,7 @@ __all__ = [
     "BATCH",
     "CLAIM",
     "HTTP_WORKLOADS",
+    "PIPELINE_WORKLOADS",
     "PUBLISHERS",
     "TYPE",
     "WEBHOOK_WORKLOADS",
@@ -53,6 +54,19 @@ WEBHOOK_WORKLOADS: Final = (
     "webhook-hot-key",
     "webhook-publish",
 )
+PIPELINE_WORKLOADS: Final = (
+    "pipeline-copy-1",
+    "pipeline-copy-2",
+    "pipeline-first",
+    "pipeline-again",
+    "pipeline-rollup",
+    "pipeline-publish",
+    "pipeline-growth-small",
+    "pipeline-growth-whole",
+    "pipeline-growth-large",
+)
+GROWTH: Final = "pipeline-growth"
+"""Takes long, and is measured only when it is asked for."""
 BATCH: Final = 1000
 """Events in one call of publish_many."""
 CLAIM: Final = 500
@@ -84,7 +98,8 @@ class BenchSettings(msgspec.Struct, frozen=True, kw_only=True):
     With ``http`` the server is measured instead, from ``connections`` at once, with so many ``workers`` that wait for
     ``polled`` events at a ``rate`` a second; then the backlog are jobs with other tags that are in the way. With
     ``webhooks`` it is the hub, with ``paced`` events one at a time, a consumer that hangs for so long, and so many
-    ``subscribers`` of one type; then the backlog are messages of one ordering key.
+    ``subscribers`` of one type; then the backlog are messages of one ordering key. With ``pipeline`` it is the pipeline
+    on Spark, with a history of so many events.
     """
 
     events: int = 50_000
@@ -106,6 +121,7 @@ class BenchSettings(msgspec.Struct, frozen=True, kw_only=True):
     subscribers: int = 1000
     paced: int = 200
     hang_seconds: float = 10.0
+    pipeline: bool = False
 
     def __post_init__(self) -> None:
         for name in _COUNTS:
@@ -117,10 +133,10 @@ class BenchSettings(msgspec.Struct, frozen=True, kw_only=True):
             if getattr(self, name) <= 0:
                 raise SettingsError(f"{name} is {getattr(self, name)}; give more than 0.")
         chosen(self.only, self.names)
-        if self.http and self.webhooks:
-            raise SettingsError("Give --http or --webhooks, one at a time.")
-        if (self.http or self.webhooks) and self.held_snapshot:
-            raise SettingsError("A held snapshot is not measured over HTTP; leave out one of the two.")
+        if self.http + self.webhooks + self.pipeline > 1:
+            raise SettingsError("Give --http, --webhooks or --pipeline, one at a time.")
+        if (self.http or self.webhooks or self.pipeline) and self.held_snapshot:
+            raise SettingsError("A held snapshot is only measured without HTTP and Spark; leave out one of the two.")
         if "drain-backlog" in self.only and not self.backlog:
             raise SettingsError("drain-backlog needs a backlog; give one, such as --backlog 1000000.")
         if "drain-held" in self.only and not self.held_snapshot:
@@ -129,6 +145,8 @@ class BenchSettings(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def names(self) -> tuple[str, ...]:
         """The workloads there are."""
+        if self.pipeline:
+            return PIPELINE_WORKLOADS
         return HTTP_WORKLOADS if self.http else WEBHOOK_WORKLOADS if self.webhooks else WORKLOADS
 
     @property
@@ -143,7 +161,8 @@ def chosen(only: Sequence[str], names: Sequence[str] = WORKLOADS) -> tuple[str, 
     unknown = [name for name, fulls in found.items() if not fulls]
     if unknown:
         raise SettingsError(f"There is no workload {', '.join(unknown)}; there are {', '.join(names)}.")
-    wanted = {full for fulls in found.values() for full in fulls} if only else set(names)
+    usual = {name for name in names if not name.startswith(GROWTH)}
+    wanted = {full for fulls in found.values() for full in fulls} if only else usual
     if wanted & {"drain-backlog", "drain-held"}:
         wanted.add("drain")  # what they are compared with
     return tuple(name for name in names if name in wanted)

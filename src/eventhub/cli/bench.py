@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Final, Literal
 
 from cyclopts import App, Parameter
 
@@ -21,6 +21,9 @@ __all__ = ["app"]
 app = App(name="bench")
 
 Engines = Literal["sqlite", "postgres", "both"]
+EVENTS: Final = 50_000
+HISTORY: Final = 1_000_000
+ROUNDS: Final = 3
 
 
 @app.default
@@ -28,17 +31,18 @@ def bench(
     *,
     db: Annotated[str | None, Parameter(show_default=False)] = None,
     engine: Engines | None = None,
-    events: int = 50_000,
+    events: Annotated[int | None, Parameter(show_default=False)] = None,
     backlog: int = 0,
     held_snapshot: Annotated[bool, Parameter(negative="")] = False,
     seconds: float = 60.0,
     only: Annotated[str, Parameter(show_default=False)] = "",
-    rounds: int = 3,
+    rounds: Annotated[int | None, Parameter(show_default=False)] = None,
     http: Annotated[bool, Parameter(negative="")] = False,
     connections: int = 32,
     workers: int = 1000,
     webhooks: Annotated[bool, Parameter(negative="")] = False,
     subscribers: int = 1000,
+    pipeline: Annotated[bool, Parameter(negative="")] = False,
     json: Annotated[bool, Parameter(negative="", show_default=False)] = False,
     debug: Annotated[bool, Parameter(negative="", show_default=False)] = False,
 ) -> None:
@@ -49,8 +53,9 @@ def bench(
 
     Args:
         db: Where to work instead: a PostgreSQL URL whose user may create databases, or a directory for SQLite files.
-        engine: One engine, or both; by default whatever is there, with --webhooks PostgreSQL.
-        events: How many events to drain; the other sizes follow from it.
+        engine: One engine, or both; by default whatever is there, with --webhooks and --pipeline PostgreSQL.
+        events: How many events to drain, by default 50000; the other sizes follow from it. With --pipeline: how many
+            the history has, by default 1000000.
         backlog: Also drain with so many more events waiting behind, such as 1000000. With --http: so many jobs with
             other tags in the way of a claim by tag; with --webhooks: so many messages of one ordering key. Then it is
             100000 unless given.
@@ -58,8 +63,10 @@ def bench(
         seconds: The longest drain under a held snapshot.
         only: Workloads, with commas: publish, drain, latency, dlq-page, recovery, or a longer name such as publish-16;
             with --http: http-publish, http-work, http-long-poll, claim-by-tag; with --webhooks: webhook-rate,
-            webhook-client, webhook-idle, webhook-hung, webhook-hot-key, webhook-publish.
-        rounds: How often to measure everything, ours and raw in turn.
+            webhook-client, webhook-idle, webhook-hung, webhook-hot-key, webhook-publish; with --pipeline:
+            pipeline-copy, pipeline-first, pipeline-again, pipeline-rollup, pipeline-publish, and pipeline-growth, which
+            is measured only if it is named: a tenth of the events, all of them, and five times as many.
+        rounds: How often to measure everything, ours and raw in turn; by default 3, with --pipeline 1.
         http: Measure the HTTP server instead, with load from another process, beside a FastAPI app that does one
             INSERT a request if that is installed (pip install fastapi).
         connections: Connections that publish, or work, one by one (--http).
@@ -67,6 +74,8 @@ def bench(
         webhooks: Measure the hub instead: a dispatcher in one process, a receiver in another, beside the bare HTTP
             client; events are then webhooks.
         subscribers: Subscribers of one type that events are published for (--webhooks).
+        pipeline: Measure the pipeline on Spark instead, beside Spark's own JDBC source if PostgreSQL's driver for Java
+            is there (apt-get install libpostgresql-jdbc-java, or EVENTHUB_JDBC_JAR).
         json: One JSON document on standard output, for programs.
         debug: Show where an error came from.
     """
@@ -79,27 +88,33 @@ def bench(
         from eventhub.bench.http.processes import check_packages
 
         check_packages("--http" if http else "--webhooks")
+    if pipeline:
+        from eventhub.cli.pipeline.options import needs_spark
+
+        needs_spark()
     settings = BenchSettings(
-        events=events,
+        events=(HISTORY if pipeline else EVENTS) if events is None else events,
         backlog=backlog,
         held_snapshot=held_snapshot,
         seconds=seconds,
-        rounds=rounds,
+        rounds=(1 if pipeline else ROUNDS) if rounds is None else rounds,
         only=tuple(name.strip() for name in only.split(",") if name.strip()),
         http=http,
         connections=connections,
         workers=workers,
         webhooks=webhooks,
         subscribers=subscribers,
+        pipeline=pipeline,
     )
-    result = asyncio.run(_run(_databases(db, engine or ("postgres" if webhooks else None)), settings))
+    usual: Engines | None = "postgres" if webhooks or pipeline else None
+    result = asyncio.run(_run(_databases(db, engine or usual, tcp=pipeline), settings))
     if json:
         document(result)
     else:
         _show(result)
 
 
-def _databases(db: str | None, engine: Engines | None) -> list[Databases]:
+def _databases(db: str | None, engine: Engines | None, *, tcp: bool = False) -> list[Databases]:
     from eventhub.bench.databases import PostgresDatabases, SqliteDatabases
     from eventhub.testing.postgres_cluster import PostgresError
 
@@ -112,7 +127,7 @@ def _databases(db: str | None, engine: Engines | None) -> list[Databases]:
         found.append(SqliteDatabases(directory))
     if engine != "sqlite":
         try:
-            found.append(PostgresDatabases(url))
+            found.append(PostgresDatabases(url, tcp=tcp))
         except (StoreError, PostgresError) as error:
             if engine is not None or url is not None:
                 raise StoreError(f"{error} Or give --engine sqlite.") from error
@@ -148,7 +163,8 @@ _HTTP_LEGEND = (
     "server and load: processes of their own on the same machine, % of a core; p50 and p99 are of single requests."
 )
 _WEBHOOK_LEGEND = "dispatcher, receiver, client: processes of their own on the same machine, % of a core."
-_UNITS = ("ms", "MB", "%", "/s")
+_PIPELINE_LEGEND = "Spark runs in this process and has started before; first and later runs copy, derive and tidy up."
+_UNITS = ("ms", "MB", "%", "/s", "s")
 _QUIET = "Absolute targets are for a quiet machine of 2 cores;\non a noisy one the ratios within a run decide."
 
 
@@ -164,7 +180,8 @@ def _show(result: Result) -> None:
     ]
     out.print(records([(name, plain(text)) for name, text in lines]))
     settings = result.settings
-    other, ratio = ("beside it", "ratio") if settings.http or settings.webhooks else ("raw limit", "ours / raw")
+    others = settings.http or settings.webhooks or settings.pipeline
+    other, ratio = ("beside it", "ratio") if others else ("raw limit", "ours / raw")
     for engine in facts.engines:
         rows = table(engine, "Event Hub", other, ratio, "also", "target", numbers=("Event Hub", other, ratio))
         for figure in result.figures:
@@ -172,6 +189,7 @@ def _show(result: Result) -> None:
                 rows.add_row(*_row(figure))
         out.print(rows)
     legend = _HTTP_LEGEND if settings.http else _WEBHOOK_LEGEND if settings.webhooks else _LEGEND
+    legend = _PIPELINE_LEGEND if settings.pipeline else legend
     out.print(f"{legend} {_QUIET}", style="dim")
 
 
