@@ -50,6 +50,39 @@ async def test_two_managers_share_the_work(make_queue):
     assert sorted(seen) == ids
 
 
+async def test_until_empty_sees_what_the_last_report_has_freed(live, store, monkeypatch):
+    """A claim looks while the head of a key is still held, and its empty answer comes when the head is settled."""
+    ids = await live.publish_many([{"type": "n", "payload": n, "ordering_key": "k"} for n in range(3)])
+    claim, settle = store.claim, store.settle
+    looked, settled = asyncio.Event(), asyncio.Event()
+    manager, seen = EventManager(live), []
+
+    async def claim_and_dawdle(*args, **options):
+        settled.clear()
+        claims = await claim(*args, **options)
+        if not claims and not looked.is_set():
+            looked.set()
+            await settled.wait()
+        return claims
+
+    async def settle_and_tell(*args, **options):
+        answer = await settle(*args, **options)
+        settled.set()
+        return answer
+
+    async def handler(event):
+        seen.append(event.id)
+        if event.payload < 2:
+            looked.clear()
+            await looked.wait()
+
+    monkeypatch.setattr(store, "claim", claim_and_dawdle)
+    monkeypatch.setattr(store, "settle", settle_and_tell)
+    manager.register("h", "n", handler)
+    await asyncio.wait_for(manager.run_until_empty(), 30)
+    assert seen == ids
+
+
 async def test_one_unreadable_row_never_stops_the_others(live, store):
     ids = await publish_texts(store, "0", UNREADABLE, "2")
     manager, seen = EventManager(live), []

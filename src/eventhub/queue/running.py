@@ -159,11 +159,13 @@ class Run:
             if not wanted:
                 continue
             mark = self._store.wakeups.mark(self._queue.name)
+            was_drained = jobs.drained  # else a report of ours may have freed something behind the look of this claim
             try:
                 if not await self._claim_some(wanted):
-                    if self._settings.until_empty and jobs.drained:
+                    if not (self._settings.until_empty and jobs.drained):
+                        await self._nap(mark)
+                    elif was_drained:
                         return
-                    await self._nap(mark)
             except LASTING:
                 raise
             except StoreError as error:
