@@ -10,8 +10,10 @@ whoever is killed in between leaves rows in both places, and the next run takes 
 from __future__ import annotations
 
 import asyncio
+import time
 from array import array
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager
 from datetime import date, datetime
 from typing import Any, Final
 
@@ -40,8 +42,10 @@ LOCK: Final = "archive"
 CHUNK_ROWS: Final = 200_000
 CHUNK_BYTES: Final = 128 << 20
 """So much is compared at a time."""
-BATCH: Final = 10_000
+BATCH: Final = 5_000
 """Rows of one transaction of a deletion."""
+REST: Final = 0.5
+"""After each, others get their turn, for this share of the time it took."""
 
 
 class ArchivedDay(msgspec.Struct, frozen=True, kw_only=True):
@@ -111,12 +115,11 @@ class _Archiver:
         found = await self._verified("events", day, None)
         if found.trouble is not None:
             return _told(day, "events", 0, found.trouble)
+        copied, log_copied = self._copied["events"], self._copied["event_log"]
         gone = 0
-        for first in range(0, len(found.ids), BATCH):
-            await self._held.confirm()
-            gone += await self._store.prune_events(
-                found.ids[first : first + BATCH], copied=self._copied["events"], log_copied=self._copied["event_log"]
-            )
+        for batch in _batches(len(found.ids)):
+            async with self._step():
+                gone += await self._store.prune_events(found.ids[batch], copied=copied, log_copied=log_copied)
         return _told(day, "events", gone)
 
     async def log(self, day: OldDay) -> ArchivedDay:
@@ -126,22 +129,34 @@ class _Archiver:
         found = await self._verified("event_log", day, pa.array(staying, pa.int64()))
         if found.trouble is not None:
             return _told(day, "event_log", 0, found.trouble)
-        await self._held.confirm()
         copied = self._copied["event_log"]
-        if await self._store.drop_log_day(day.day, len(found.ids), copied=copied):
-            return _told(day, "event_log", len(found.ids))
+        async with self._step():
+            if await self._store.drop_log_day(day.day, len(found.ids), copied=copied):
+                return _told(day, "event_log", len(found.ids))
         gone = 0
-        for first in range(0, len(found.ids), BATCH):
-            await self._held.confirm()
-            rows = list(zip(found.ids[first : first + BATCH], found.events[first : first + BATCH], strict=True))
-            gone += await self._store.prune_log(day.day, rows, copied=copied)
+        for batch in _batches(len(found.ids)):
+            async with self._step():
+                rows = list(zip(found.ids[batch], found.events[batch], strict=True))
+                gone += await self._store.prune_log(day.day, rows, copied=copied)
         return _told(day, "event_log", gone)
+
+    @asynccontextmanager
+    async def _step(self) -> AsyncIterator[None]:
+        """One transaction, if this is still the one who may; then a rest."""
+        await self._held.confirm()
+        began = time.monotonic()
+        yield
+        await asyncio.sleep((time.monotonic() - began) * REST)
 
     async def _verified(self, dataset: Dataset, day: OldDay, without: pa.Array | None) -> _Verified:
         self._held.check()
         reader = TableReader(self._tables[dataset])
         chunks = _chunks(_rows(self._url, dataset, day, self._copied[dataset]))
         return await asyncio.to_thread(_verify, dataset, day.day, chunks, reader, without)
+
+
+def _batches(rows: int) -> Iterator[slice]:
+    return (slice(first, first + BATCH) for first in range(0, rows, BATCH))
 
 
 def _verify(

@@ -31,13 +31,13 @@ _DECISIVE: Final = (Action.COMPLETED, Action.DEAD, Action.RETRIED)
 
 
 class Restored(msgspec.Struct, frozen=True):
-    """Rows that came back; ``present`` events were there already, ``purged`` ones died and are left in the lake."""
+    """Rows that came back; ``present`` events were there already, ``dead`` ones are left to their letters."""
 
     day: date
     events: int
     log: int
     present: int
-    purged: int
+    dead: int
 
 
 async def restore(store: Store, url: str, lake: Lake, day: date) -> Restored:
@@ -61,28 +61,28 @@ def _restore(url: str, events: pa.Table, log: TableReader, day: date) -> Restore
     bounds = pc.min_max(ids)
     entries = log.rows(between={"event_id": (bounds["min"].as_py(), bounds["max"].as_py())})
     entries = entries.filter(pc.is_in(entries["event_id"], ids))
-    purged = pa.array(sorted(_purged(entries)), pa.int64())
-    entries = entries.filter(pc.invert(pc.is_in(entries["event_id"], purged))).sort_by("id")
-    events = events.filter(pc.invert(pc.is_in(events["id"], purged))).sort_by("id")
+    dead = pa.array(sorted(_given_up(entries)), pa.int64())
+    entries = entries.filter(pc.invert(pc.is_in(entries["event_id"], dead))).sort_by("id")
+    events = events.filter(pc.invert(pc.is_in(events["id"], dead))).sort_by("id")
     rows = load(url, "event_log", entries.to_batches(), copied=True)
     came = load(url, "events", events.to_batches(), copied=True)
-    return Restored(day, came, rows, events.num_rows - came, len(purged))
+    return Restored(day, came, rows, events.num_rows - came, len(dead))
 
 
-def _purged(log: pa.Table) -> set[int]:
-    """Events that were given up, never completed, and deleted by who purged the dead letters."""
+def _given_up(log: pa.Table) -> set[int]:
+    """Events that were given up and never completed: in the dead letter queue, or deleted with their letters."""
     told = log.filter(pc.is_in(log["action"], pa.array([str(action) for action in _DECISIVE])))
     told = told.select(["id", "event_id", "delivery_id", "action"]).sort_by("id")
     completed: set[int] = set()
-    dead: dict[int, set[int]] = {}
+    given_up: dict[int, set[int]] = {}
     for event, delivery, action in zip(*(told[name].to_pylist() for name in told.column_names[1:]), strict=True):
         if action == Action.COMPLETED:
             completed.add(event)
         elif action == Action.DEAD:
-            dead.setdefault(event, set()).add(delivery)
+            given_up.setdefault(event, set()).add(delivery)
         else:
-            dead.get(event, set()).discard(delivery)
-    return {event for event, deliveries in dead.items() if deliveries} - completed
+            given_up.get(event, set()).discard(delivery)
+    return {event for event, deliveries in given_up.items() if deliveries} - completed
 
 
 def _sum(one: Restored, other: Restored) -> Restored:
@@ -91,7 +91,7 @@ def _sum(one: Restored, other: Restored) -> Restored:
         one.events + other.events,
         one.log + other.log,
         one.present + other.present,
-        one.purged + other.purged,
+        one.dead + other.dead,
     )
 
 

@@ -49,7 +49,7 @@ def restore(
         return
     for each in done:
         more = [f"{each.present:,} were there"] if each.present else []
-        more += [f"{each.purged:,} had died and were purged"] if each.purged else []
+        more += [f"{each.dead:,} were given up and are left as they are"] if each.dead else []
         words = f"{each.day}: {each.events:,} events and {each.log:,} rows of the log came back"
         console().print(plain("; ".join([words, *more]) + "."))
 

@@ -25,11 +25,13 @@ WHERE g.created_at >= $1 AND g.created_at < $2;
 
 -- name: prune_events
 -- One statement, one snapshot: an event of which it sees nothing open, and no log row at or above what was copied, is
--- settled for good. Each question is a look-up by itself; the rows of the log that are not copied yet are few, and are
--- found by their transactions. Who is being pruned by another at this moment is left to it.
+-- settled for good. The rows of the log that are not copied yet are found by their transactions, once for all; each
+-- other question is a look-up by itself. Who is being pruned by another at this moment is left to it.
 WITH fresh AS MATERIALIZED (SELECT event_id FROM eventhub.event_log WHERE xid >= $3),
+wanted AS MATERIALIZED (
+  SELECT u.id FROM unnest($1::bigint[]) AS u(id) WHERE NOT EXISTS (SELECT 1 FROM fresh f WHERE f.event_id = u.id)),
 settled AS MATERIALIZED (
-  SELECT e.* FROM unnest($1::bigint[]) AS w(id)
+  SELECT e.* FROM wanted w
   CROSS JOIN LATERAL (
     SELECT v.ctid AS tid, v.id, v.route, v.idempotency_key FROM eventhub.events v
     WHERE v.id = w.id AND v.xid < $2
@@ -37,7 +39,6 @@ settled AS MATERIALIZED (
       AND (SELECT 1 FROM eventhub.deliveries m WHERE m.event_id = v.id AND m.subscriber IS NOT NULL LIMIT 1) IS NULL
       AND (SELECT 1 FROM eventhub.fanout f WHERE f.event_id = v.id) IS NULL
       AND (SELECT 1 FROM eventhub.dead_letters l WHERE l.event_id = v.id AND l.retried_at IS NULL LIMIT 1) IS NULL
-      AND v.id NOT IN (SELECT event_id FROM fresh)
     LIMIT 1 FOR UPDATE OF v SKIP LOCKED) e),
 keys AS (
   DELETE FROM eventhub.idempotency_keys k USING settled s JOIN eventhub.routes r ON r.id = s.route
