@@ -31,7 +31,8 @@ class Lake:
     """Tables by their names. Nothing is opened or made before a table is used."""
 
     def __init__(self, url: str, options: dict[str, str] | None = None) -> None:
-        self.url = url.rstrip("/") or url
+        # Tasks elsewhere have other working directories.
+        self.url = url.rstrip("/") if "://" in url else os.path.abspath(url)  # noqa: PTH100 - which need not be there
         self._options = _from_environment() if options is None and "://" in url else options
 
     def dataset(self, name: Dataset) -> LakeTable:

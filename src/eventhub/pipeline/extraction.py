@@ -22,7 +22,7 @@ from eventhub.lake.datasets import DAY, schema_of
 from eventhub.lake.files import FileEntry, write_day_files
 from eventhub.pipeline.agreement import check_agreement, check_same_copy, origin_name
 from eventhub.pipeline.frames import ENTRIES, as_batch, entries_of
-from eventhub.pipeline.source.database import Slice, Visible, open_database
+from eventhub.pipeline.source.database import Slice, Visible, located, open_database
 from eventhub.pipeline.source.tables import chosen
 
 if TYPE_CHECKING:
@@ -75,7 +75,8 @@ class Extraction:
         self._store, self._lake, self._spark = store, lake, spark
         self._before_commit = before_commit
         self._partitions, self._most_rows = partitions, most_rows
-        self._database = open_database(store.url)
+        self._url = located(store.url)
+        self._database = open_database(self._url)
 
     async def horizon(self, dataset: Dataset) -> int:
         """How far can be copied now."""
@@ -150,7 +151,7 @@ class Extraction:
         return self._database.settled_slices(dataset, first, last, wanted)
 
     def _write_parts(self, table: LakeTable, parts: Sequence[Slice], name: str) -> list[FileEntry]:
-        url = self._store.url
+        url = self._url
         if len(parts) == 1:
             return list(_write_part(url, table, parts[0], f"{name}-0"))
 

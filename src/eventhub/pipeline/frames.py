@@ -5,14 +5,17 @@ Rows never come to the driver; of what tasks write, it gets the entries that a c
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 import pyarrow as pa
 from pyspark import TaskContext
+from pyspark.errors import PySparkException
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from eventhub import errors
 from eventhub.lake.files import FileEntry, read_day_file, write_day_files
 
 if TYPE_CHECKING:
@@ -24,6 +27,7 @@ __all__ = ["ENTRIES", "as_batch", "entries_of", "frame", "write"]
 
 ENTRIES: Final = "path string, size long, rows long, day string, stats string, modified_ms long"
 """How the entries of files travel from tasks to the driver."""
+_OURS: Final = re.compile(r"^eventhub\.errors\.(\w+): (.*)$", re.MULTILINE)
 
 
 def frame(
@@ -86,5 +90,12 @@ def as_batch(entry: FileEntry) -> pa.RecordBatch:
 
 
 def entries_of(frame: DataFrame) -> list[FileEntry]:
-    """Run the tasks and collect what they have written."""
-    return [FileEntry(**row.asDict()) for row in frame.collect()]
+    """Run the tasks and collect what they have written. An error of ours that ended one is raised as it was there."""
+    try:
+        return [FileEntry(**row.asDict()) for row in frame.collect()]
+    except PySparkException as error:
+        told = _OURS.findall(str(error))
+        kind = getattr(errors, told[-1][0], None) if told else None
+        if kind is None:
+            raise
+        raise kind(told[-1][1]) from error

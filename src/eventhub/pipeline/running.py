@@ -76,7 +76,8 @@ class LazySpark:
     def stop(self) -> None:
         with self._lock:
             if self._session is not None:
-                self._session.stop()
+                with suppress(OSError):  # Java may have been ended, too
+                    self._session.stop()
                 self._session = None
 
 

@@ -40,6 +40,7 @@ DEFAULTS: Final[dict[str, str]] = {
 """What is set unless the caller, or spark-submit, says otherwise."""
 _JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 _QUIET: Final = "-XX:+IgnoreUnrecognizedVMOptions --sun-misc-unsafe-memory-access=allow"
+_LOCAL_CLUSTER: Final = re.compile(r"local-cluster\[(\d+),\s*(\d+),\s*\d+\]$")
 _LOCAL_MASTER: Final = re.compile(r"local(?:\[(\d+|\*)(?:,\s*\d+)?\])?$")
 
 
@@ -117,6 +118,9 @@ def _for_local(master: str) -> dict[str, str]:
     if threads:
         cores = threads[1] or "1"
         settings["spark.sql.shuffle.partitions"] = str(_cores()) if cores == "*" else cores
+    workers = _LOCAL_CLUSTER.match(master)
+    if workers:
+        settings["spark.sql.shuffle.partitions"] = str(int(workers[1]) * int(workers[2]))
     return settings
 
 

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 from eventhub.cli.options import with_store
 from eventhub.cli.output import console, document, duration, moment, plain, records, table
-from eventhub.cli.pipeline.options import LakeOptions
-from eventhub.errors import SettingsError
+from eventhub.cli.pipeline.options import LakeOptions, needs_spark
 
 if TYPE_CHECKING:
     from eventhub.lake.standing import Standing
@@ -20,10 +19,7 @@ KILO = 1024
 def status(*, options: LakeOptions | None = None) -> None:
     """Show how far the history was copied to the lake, what waits, what holds it back, and what the tables hold."""
     options = options or LakeOptions()
-    try:
-        import deltalake  # noqa: F401 - whether it is there
-    except ImportError as error:
-        raise SettingsError("The lake needs more packages: pip install 'eventhub[spark]'.") from error
+    needs_spark()
     from eventhub.lake.place import Lake
     from eventhub.lake.standing import standing
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
@@ -17,7 +18,7 @@ from eventhub.store.opening import shown
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["NEEDED_SCHEMA", "Blocks", "Database", "Slice", "Visible", "open_database"]
+__all__ = ["NEEDED_SCHEMA", "Blocks", "Database", "Slice", "Visible", "located", "open_database"]
 
 NEEDED_SCHEMA: Final = 8
 """The migration that brought what is read here."""
@@ -96,6 +97,11 @@ class Database(ABC):
     @abstractmethod
     def read(self, part: Slice, columns: Sequence[Column]) -> Iterator[pa.RecordBatch]:
         """The rows of a part, in Arrow batches."""
+
+
+def located(url: str) -> str:
+    """The same database for processes that have other working directories."""
+    return url if "://" in url or url.startswith("sqlite:") else os.path.abspath(url)  # noqa: PTH100 - links stay links
 
 
 def open_database(url: str) -> Database:
