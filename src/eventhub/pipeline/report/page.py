@@ -42,13 +42,13 @@ def page(figures: Figures) -> str:
 def _body(figures: Figures) -> list[Content]:
     return [
         tag("h1", "Event Hub"),
-        tag("p", f"{figures.first_day} to {figures.last_day}, UTC · {figures.lake} · ", class_="soft"),
+        tag("p", f"{figures.first_day} to {figures.last_day}, UTC, from {figures.lake}", class_="soft"),
         tag("p", f"Made {figures.made_at:%Y-%m-%d %H:%M} UTC.", class_="soft"),
         _tiles(figures.total),
         _over_time(figures),
         _section("Failures by type", _dimension(figures.types, "type")),
-        _section("Failures by subscriber", _dimension(figures.subscribers, "subscriber")),
-        _section("Failures by worker", _dimension(figures.workers, "worker")),
+        _section("Failures by subscriber", _dimension(figures.subscribers, "subscriber", publishes=False)),
+        _section("Failures by worker", _dimension(figures.workers, "worker", publishes=False)),
         _section("Queues", _dimension(figures.queues, "queue")),
         _section("Tags", _dimension(figures.tags, "tag")),
         _section("Dead letters, by what they died of", _dead(figures)),
@@ -120,11 +120,11 @@ def _shape(moment: Moment, shape: str, share: str) -> float | None:
     return None if value is None else float(value)
 
 
-def _dimension(summaries: Sequence[Summary], what: str) -> Markup:
+def _dimension(summaries: Sequence[Summary], what: str, *, publishes: bool = True) -> Markup:
     most = max((one.counts["attempts"] for one in summaries), default=0) or 1
     columns: list[Column] = [
         (what, lambda one: tag("span", one.name or "(none)")),
-        ("published ", lambda one: _whole(one.counts["published"])),
+        *([("published ", lambda one: _whole(one.counts["published"]))] if publishes else []),
         ("attempts ", lambda one: _whole(one.counts["attempts"])),
         ("", lambda one: bar(one.counts["attempts"] / most)),
         ("failed ", lambda one: _whole(one.counts["failed"])),

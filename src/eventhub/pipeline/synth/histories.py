@@ -26,7 +26,7 @@ INCIDENT: Final = 6.0
 
 _WORKED_ON: Final = np.array([kind.wanted in ("work", "both") for kind in TYPES])
 _BROADCAST: Final = np.array([kind.wanted in ("both", "broadcast") for kind in TYPES])
-_FAILS: Final = np.array([kind.fails for kind in TYPES]) / 1.15
+_FAILS: Final = np.array([kind.fails for kind in TYPES]) / 1.65
 """So that all in all it is the share that was asked for."""
 _QUEUE: Final = np.array([QUEUES.index(kind.queue) for kind in TYPES])
 
