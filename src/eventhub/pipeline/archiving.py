@@ -130,15 +130,20 @@ class _Archiver:
         if found.trouble is not None:
             return _told(day, "event_log", 0, found.trouble)
         copied = self._copied["event_log"]
-        async with self._step():
-            if await self._store.drop_log_day(day.day, len(found.ids), copied=copied):
-                return _told(day, "event_log", len(found.ids))
+        if not staying and await self._dropped(day.day, len(found.ids)):
+            return _told(day, "event_log", len(found.ids))
         gone = 0
         for batch in _batches(len(found.ids)):
             async with self._step():
                 rows = list(zip(found.ids[batch], found.events[batch], strict=True))
                 gone += await self._store.prune_log(day.day, rows, copied=copied)
+        if gone == day.rows:
+            await self._dropped(day.day, 0)
         return _told(day, "event_log", gone)
+
+    async def _dropped(self, day: date, rows: int) -> bool:
+        async with self._step():
+            return await self._store.drop_log_day(day, rows, copied=self._copied["event_log"])
 
     @asynccontextmanager
     async def _step(self) -> AsyncIterator[None]:

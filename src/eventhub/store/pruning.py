@@ -69,8 +69,8 @@ class Pruning(ABC):
 
     @abstractmethod
     async def drop_log_day(self, day: date, rows: int, *, copied: int) -> bool:
-        """Drop a day of the log at once; what must stay of it is moved aside.
+        """Drop a day of the log at once.
 
-        False when the day cannot be dropped: it has no partition of its own, others use it just now, too much of it
-        must stay, or there are not exactly ``rows`` rows to go. Then rows can be deleted.
+        False when the day cannot be dropped: it has no partition of its own, others use it just now, something of it
+        must stay, or there are not exactly ``rows`` rows. Then rows can be deleted.
         """

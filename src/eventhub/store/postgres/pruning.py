@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import date, datetime
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from eventhub.errors import StoreBusy
 from eventhub.store.contract import Store
@@ -15,8 +15,6 @@ from eventhub.store.pruning import OldDay, day_bounds
 __all__ = ["PostgresPruning"]
 
 R = TypeVar("R")
-MOST_MOVED: Final = 20_000
-"""Of a day that is dropped, at most so many rows are moved aside: they are held in memory meanwhile."""
 
 
 class PostgresPruning(Store):
@@ -48,7 +46,7 @@ class PostgresPruning(Store):
     async def drop_log_day(self, day: date, rows: int, *, copied: int) -> bool:
         async def work(connection: Any) -> bool:
             await connection.execute(SQL.be_brief)
-            return bool(await connection.fetchval(SQL.drop_log_day, day, copied, rows, MOST_MOVED))
+            return bool(await connection.fetchval(SQL.drop_log_day, day, copied, rows))
 
         await self.open()
         try:

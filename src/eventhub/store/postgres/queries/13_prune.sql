@@ -62,4 +62,4 @@ SELECT count(*) FROM gone;
 SET LOCAL lock_timeout = '250ms';
 
 -- name: drop_log_day
-SELECT eventhub.drop_log_day($1, $2, $3, $4);
+SELECT eventhub.drop_log_day($1, $2, $3);
