@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyspark
 import pytest
 
 import eventhub.pipeline
@@ -24,6 +25,15 @@ def run(command: list[str], directory: Path, **environment: str) -> dict[str, ob
     return answer
 
 
+def spark_home(directory: Path) -> Path:
+    """Spark as it is installed, in a place where executors may leave what they write."""
+    home = directory / "spark"
+    home.mkdir()
+    for entry in Path(pyspark.__file__).parent.iterdir():
+        (home / entry.name).symlink_to(entry)
+    return home
+
+
 def test_executors_of_their_own_copy_where_no_java_is_installed(tmp_path: Path) -> None:
     publish("sqlite:///" + str(tmp_path / "hub.db"), numbered(1000))
     options = ["--db", "hub.db", "--lake", "lake", "--only", "copy", "--partitions", "2", "--json"]
@@ -33,11 +43,11 @@ def test_executors_of_their_own_copy_where_no_java_is_installed(tmp_path: Path) 
         PATH="",
         HOME=str(tmp_path),
         XDG_CACHE_HOME=str(tmp_path / "cache"),
-        SPARK_WORKER_DIR=str(tmp_path / "executors"),
+        SPARK_HOME=str(spark_home(tmp_path)),
         EVENTHUB_SPARK_TRAINING="off",
     )
     assert done["rows"] == 2000
-    assert len(list((tmp_path / "executors").glob("app-*/*/stderr"))) == 2
+    assert len(list((tmp_path / "spark" / "work").glob("app-*/*/stderr"))) == 2
     for dataset in ("events", "event_log"):
         files = Lake(str(tmp_path / "lake")).table(dataset).describe()
         assert (files["files"], files["rows"]) == (2, 1000)
