@@ -89,11 +89,12 @@ def touched(spark: SparkSession, lake: Lake, *, since: int, upto: int) -> Touche
 
 
 def _parts(told: DataFrame) -> DataFrame:
-    """A row that ends an attempt and settles a delivery tells of two things, of which only one may have changed."""
-    no = F.lit(1) == 0
-    attempts = told.where("ends").withColumns({"settles": no, "flow": F.lit(0)})
-    others = told.where("settles OR flow <> 0 OR action = 'PUBLISHED'").withColumn("ends", no)
-    return attempts.unionByName(others)
+    """A row may end an attempt, settle a delivery and change a queue: perhaps only one of these is new."""
+    rest = [column for column in told.columns if column not in ("ends", "settles", "flow")]
+    parts = """stack(3, ends, ends, false, 0,
+                        settles, false, settles, 0,
+                        flow <> 0 OR action = 'PUBLISHED', false, false, flow) AS (kept, ends, settles, flow)"""
+    return told.select(*rest, F.expr(parts)).where("kept").drop("kept")
 
 
 def net(signed: DataFrame) -> DataFrame:
