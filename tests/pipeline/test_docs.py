@@ -15,7 +15,7 @@ EXAMPLES = re.findall(r"^```py\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re
 
 def test_the_examples_work(spark: SparkSession, tmp_path: Path) -> None:
     publish(str(tmp_path / "app.db"), numbered(9))
-    assert len(EXAMPLES) == 4
+    assert len(EXAMPLES) == 5
     names: dict[str, object] = {}
     for text in EXAMPLES:
         placed = text.replace('"app.db"', repr(str(tmp_path / "app.db")))
