@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
-from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
 
 from eventhub.bench.figures import Sample
-from eventhub.bench.pipeline.jdbc import copy_by_jdbc
-from eventhub.bench.pipeline.stage import JAR_VARIABLE, UNTIL, driver_memory, fill, forget_copies, jdbc_jar, open_stage
+from eventhub.bench.pipeline.copying import copying, history
+from eventhub.bench.pipeline.stage import UNTIL, WARM_UP, driver_memory, fill, forget_copies, open_stage
 from eventhub.bench.workloads import Context, Measure, Workload
 from eventhub.pipeline.extraction import Extraction
 from eventhub.pipeline.frames import frame
@@ -25,15 +24,9 @@ __all__ = ["pipeline_workloads"]
 NEW_SHARE: Final = 100
 """One event of how many comes later, for the second run."""
 PUBLISH_SHARE: Final = 5
-WARM_UP: Final = 2000
-"""Events of a run before all others, which is not measured."""
 ROLLED: Final = 5
 """Entries of the log that are rolled up, for each event."""
 GROWTH: Final = {"small": 0.1, "whole": 1.0, "large": 5.0}
-_MISSING: Final = (
-    "nothing beside it: Spark needs PostgreSQL's driver for Java, apt-get install libpostgresql-jdbc-java, "
-    f"or {JAR_VARIABLE}=…/postgresql.jar"
-)
 
 
 def pipeline_workloads(context: Context) -> list[Workload]:
@@ -41,8 +34,8 @@ def pipeline_workloads(context: Context) -> list[Workload]:
     events = context.settings.events
     new = max(events // NEW_SHARE, 1)
     return [
-        _copying(context, 1),
-        _copying(context, 2),
+        copying(context, 1),
+        copying(context, 2),
         _plain("pipeline-first", f"first run, {events:,} events", _first),
         _plain("pipeline-again", f"run with {new:,} new events", _again),
         _plain("pipeline-rollup", f"rollup of {ROLLED * events:,} log rows, warm", _rollup),
@@ -64,71 +57,24 @@ def _plain(name: str, title: str, measure: Measure) -> Workload:
     return Workload(name=name, title=title, unit="s", ours=measure, raw=None)
 
 
-async def _history(context: Context) -> str:
-    """A hub with the whole history, made once for all that only read it."""
-
-    async def prepare(url: str) -> None:
-        _entries[url] = (await fill(url, context.settings.events)).entries
-
-    return await context.keep("pipeline", prepare)
-
-
-_entries: dict[str, int] = {}
-"""How long the logs of these hubs are."""
-
-
-# ------------------------------------------------------------------- copying
-
-
-def _copying(context: Context, partitions: int) -> Workload:
-    compared = context.engine == "postgres" and jdbc_jar() is not None
-
-    async def ours(context: Context) -> Sample:
-        stage, url = await open_stage(context), await _history(context)
-        async with stage.lake() as lake, open_store(url) as store:
-            await forget_copies(url)
-            extraction = Extraction(store, lake, spark=lambda: stage.spark, partitions=partitions)
-            began = perf_counter()
-            copied = await extraction.extract("event_log")
-            return Sample(copied.rows / (perf_counter() - began))
-
-    async def raw(context: Context) -> Sample:
-        stage, url = await open_stage(context), await _history(context)
-        rows, reachable = _entries[url], context.databases.network_url(url)
-        async with stage.lake() as lake:
-            began = perf_counter()
-            to = Path(lake.url) / "event_log"
-            await asyncio.to_thread(copy_by_jdbc, stage.spark, reachable, to, partitions=partitions, last_id=rows)
-            return Sample(rows / (perf_counter() - began))
-
-    tasks = "1 task" if partitions == 1 else f"{partitions} tasks"
-    return Workload(
-        name=f"pipeline-copy-{partitions}",
-        title=f"log to the lake, {tasks}",
-        unit="rows/s",
-        ours=ours,
-        raw=raw if compared else None,
-        beside="Spark's JDBC source",
-        note="" if compared or context.engine != "postgres" else _MISSING,
-    )
-
-
 # ---------------------------------------------------------------------- runs
 
 
 async def _warm_stage(context: Context) -> Stage:
     """A Spark that has done everything once."""
     stage = await open_stage(context)
-    if not stage.is_warm:
+
+    async def run() -> None:
         async with context.databases.fresh() as url, stage.lake() as lake:
             await fill(url, WARM_UP)
             await stage.run(url, lake)
-        stage.is_warm = True
+
+    await stage.once("run", run)
     return stage
 
 
 async def _first(context: Context) -> Sample:
-    stage, url = await _warm_stage(context), await _history(context)
+    stage, url = await _warm_stage(context), await history(context)
     await forget_copies(url)
     async with stage.lake() as lake:
         return await _timed_run(stage, url, lake)
@@ -171,7 +117,7 @@ async def _timed_run(stage: Stage, url: str, lake: Lake) -> Sample:
 
 async def _rollup(context: Context) -> Sample:
     """By hour, worker and action: how many, and percentiles of the time that they took; the second time counts."""
-    stage, url = await open_stage(context), await _history(context)
+    stage, url = await open_stage(context), await history(context)
     await forget_copies(url)
     async with stage.lake() as lake, open_store(url) as store:
         await Extraction(store, lake, spark=lambda: stage.spark).extract("event_log")
@@ -219,14 +165,19 @@ async def _publish(context: Context) -> Sample:
         "to_json(named_struct('number', id, 'text', repeat('x', 100))) AS payload",
     )
 
-    def publish(url: str, idempotency: str) -> float:
+    def publish(url: str, idempotency: str, made: Any = made) -> float:
         writing = made.write.format("eventhub").mode("append").options(url=url, idempotency=idempotency)
         began = perf_counter()
         writing.save()
         return count / (perf_counter() - began)
 
+    async def before() -> None:
+        async with context.databases.fresh() as url:
+            publish(url, "derived", made.limit(WARM_UP))
+
+    await stage.once("publish", before)
     async with context.databases.fresh() as url:
-        keyed = publish(url, "derived")  # in this thread: Spark knows our source only where it has a session
+        keyed = publish(url, "derived")
     async with context.databases.fresh() as url:
         plain = publish(url, "none")
     return Sample(keyed, {"without keys /s": plain})

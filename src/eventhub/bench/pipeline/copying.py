@@ -1,0 +1,91 @@
+"""Copying the log of a hub to a fresh lake, beside Spark's own JDBC source that writes the same."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from time import perf_counter
+from typing import TYPE_CHECKING, Final
+
+from eventhub.bench.figures import Sample
+from eventhub.bench.pipeline.jdbc import copy_by_jdbc
+from eventhub.bench.pipeline.stage import JAR_VARIABLE, WARM_UP, fill, forget_copies, jdbc_jar, open_stage
+from eventhub.bench.workloads import Context, Workload
+from eventhub.pipeline.extraction import Extraction
+from eventhub.store import open_store
+
+if TYPE_CHECKING:
+    from eventhub.bench.pipeline.stage import Stage
+
+__all__ = ["copying", "history"]
+
+_MISSING: Final = (
+    "nothing beside it: Spark needs PostgreSQL's driver for Java, apt-get install libpostgresql-jdbc-java, "
+    f"or {JAR_VARIABLE}=…/postgresql.jar"
+)
+_entries: dict[str, int] = {}
+"""How long the logs of these hubs are."""
+
+
+async def history(context: Context) -> str:
+    """A hub with the whole history, made once for all that only read it."""
+
+    async def prepare(url: str) -> None:
+        _entries[url] = (await fill(url, context.settings.events)).entries
+
+    return await context.keep("pipeline", prepare)
+
+
+def copying(context: Context, partitions: int) -> Workload:
+    """The workload with so many tasks."""
+    compared = context.engine == "postgres" and jdbc_jar() is not None
+
+    async def ours(context: Context) -> Sample:
+        stage, url = await open_stage(context), await history(context)
+        await stage.once("copy", lambda: _warm_up(context, stage, compared=compared))
+        return Sample(await _copied(stage, url, partitions))
+
+    async def raw(context: Context) -> Sample:
+        stage, url = await open_stage(context), await history(context)
+        return Sample(await _copied_by_jdbc(context, stage, url, partitions))
+
+    tasks = "1 task" if partitions == 1 else f"{partitions} tasks"
+    return Workload(
+        name=f"pipeline-copy-{partitions}",
+        title=f"log to the lake, {tasks}",
+        unit="rows/s",
+        ours=ours,
+        raw=raw if compared else None,
+        beside="Spark's JDBC source",
+        note="" if compared or context.engine != "postgres" else _MISSING,
+    )
+
+
+async def _warm_up(context: Context, stage: Stage, *, compared: bool) -> None:
+    """Both sides have done it before."""
+    async with context.databases.fresh() as url:
+        _entries[url] = (await fill(url, WARM_UP)).entries
+        for partitions in (1, 2):
+            await _copied(stage, url, partitions)
+            if compared:
+                await _copied_by_jdbc(context, stage, url, partitions)
+
+
+async def _copied(stage: Stage, url: str, partitions: int) -> float:
+    """Rows a second."""
+    await forget_copies(url)
+    async with stage.lake() as lake, open_store(url) as store:
+        extraction = Extraction(store, lake, spark=lambda: stage.spark, partitions=partitions)
+        began = perf_counter()
+        copied = await extraction.extract("event_log")
+        return copied.rows / (perf_counter() - began)
+
+
+async def _copied_by_jdbc(context: Context, stage: Stage, url: str, partitions: int) -> float:
+    """Rows a second; those that Spark reads."""
+    rows, reachable = _entries[url], context.databases.network_url(url)
+    async with stage.lake() as lake:
+        to = Path(lake.url) / "event_log"
+        began = perf_counter()
+        await asyncio.to_thread(copy_by_jdbc, stage.spark, reachable, to, partitions=partitions, last_id=rows)
+        return rows / (perf_counter() - began)
