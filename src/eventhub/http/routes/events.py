@@ -8,7 +8,7 @@ from msgspec import UNSET, Meta
 
 from eventhub.core.events import LogEntry, QueuedEvent, Status
 from eventhub.core.matching import check_type, parse_tags
-from eventhub.errors import EventNotFound, InvalidEventError
+from eventhub.errors import InvalidEventError
 from eventhub.handling.logs import get_logger
 from eventhub.http import cloud_events
 from eventhub.http.answers import Answer, document, given
@@ -74,9 +74,7 @@ async def store_one(ask: Ask, event: NewEvent) -> Answer:
     (published,) = await service.store.publish([event])
     if published.duplicate:
         service.metrics.received(duplicate=True)
-        found = await service.store.event(published.id)
-        if found is None:
-            raise EventNotFound(f"Event not found: {published.id}")
+        found = await service.store.event(published.id) or (await service.past(published.id)).event
         return document(event_body(found, service.settings.max_retries), 200)
     service.metrics.received()
     if service.verbose:
