@@ -10,6 +10,7 @@ import pytest
 from pyarrow import parquet
 
 from eventhub.core.events import Status
+from eventhub.core.lifecycle import Bury, Complete, Outcome, Retry
 from eventhub.errors import LakeMismatch, StoreBusy, StoreUnavailable
 from eventhub.lake.history import History
 from eventhub.lake.place import Lake
@@ -17,7 +18,9 @@ from eventhub.pipeline import archiving
 from eventhub.pipeline.archiving import ArchivedDay, archive
 from eventhub.pipeline.restoring import Restored, restore
 from eventhub.store import Store, open_store
-from eventhub.store.values import EventFilter
+from eventhub.store.messages import DeadFilter
+from eventhub.store.values import EventFilter, Report
+from tests.conformance import hub_support as hub
 from tests.pipeline.lake_support import OLD, copy, publish, work
 
 DAY = OLD.date()
@@ -228,6 +231,38 @@ async def test_without_its_lake_nothing_is_archived(store: Store, lake: Lake, tm
     assert await everything(store) == [number]
     assert await History(elsewhere.url, await store.hub_id()).find(number) is None
     assert await History(lake.url, "another hub").find(number) is None
+
+
+async def test_messages_are_told_from_the_lake_as_they_were(store: Store, lake: Lake) -> None:
+    """One subscriber gets it at the third try, one loses it and gets it from the dead letters, one is cancelled."""
+    first, second, third = [await hub.subscriber(store) for _ in range(3)]
+    published = [one.id for one in await hub.broadcast(store, "1", "2", "3")]
+    await store.fan_out(await hub.plan(store, first, second, third))
+    for claim in await hub.claim(store, third):
+        await store.cancel_message(claim.held.id, by="me")
+    for error in ("one", "two", None):
+        for claim in await hub.claim(store, first, second):
+            outcome: Outcome = Complete(status_code=200) if error is None else Retry(error, status_code=503)
+            if claim.subscriber == second and error == "two":
+                outcome = Bury(error)
+            await store.settle([Report(claim.held, outcome)])
+    letters = (await store.dead_letters(DeadFilter())).letters
+    await store.retry_dead([letter.delivery_id for letter in letters], by="me")
+    for claim in await hub.claim(store, second):
+        await store.settle([Report(claim.held, Complete())])
+    (alone,) = [one.id for one in await hub.broadcast(store, "4", targets=())]
+    await store.fan_out(await hub.plan(store))
+    stories = {number: (await store.event(number), await store.log(number)) for number in (*published, alone)}
+    assert {event.status for event, _ in stories.values() if event is not None} == {Status.COMPLETED}
+    await copy(store, lake)
+    before = await store.now() + timedelta(days=1)
+    done = [day async for day in archive(store, store.url, lake, before=before)]
+    assert [day.gone for day in done if day.dataset == "events"] == [4]
+    past = History(lake.url, await store.hub_id())
+    for number, story in stories.items():
+        found = await past.find(number)
+        assert found is not None
+        assert (found.event, found.log) == story
 
 
 async def test_read_back_also_after_compaction(store: Store, lake: Lake) -> None:
