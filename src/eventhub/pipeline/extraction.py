@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -21,6 +22,7 @@ import pyarrow as pa
 from eventhub.lake.datasets import DAY, schema_of
 from eventhub.lake.files import FileEntry, write_day_files
 from eventhub.pipeline.agreement import check_agreement, check_same_copy, origin_name
+from eventhub.pipeline.baseline import baseline_name, merge
 from eventhub.pipeline.frames import ENTRIES, as_batch, entries_of
 from eventhub.pipeline.source.database import Slice, Visible, located, open_database
 from eventhub.pipeline.source.tables import chosen
@@ -121,13 +123,18 @@ class Extraction:
     async def _copy(self, table: LakeTable, intention: LakeCommit) -> int:
         store, dataset, number = self._store, intention.dataset, intention.number
         source = f"{await store.hub_id()}/{dataset}"
-        if table.last_number(source) < number:
+        before = table.last_number(source)
+        if before < number:
             entries = await asyncio.to_thread(self._write, table, intention)
-            await self._before_commit()
-            rows = sum(entry.rows for entry in entries)
-            about = {"first": intention.first, "last": intention.last, "rows": rows}
+            rows, days = sum(entry.rows for entry in entries), set[str]()
             also = [origin_name(source, await store.origin())]
-            await asyncio.to_thread(table.commit, entries, source=source, number=number, also=also, about=about)
+            if intention.is_baseline:
+                also.append(baseline_name(source))
+                entries, days, rows = await asyncio.to_thread(merge, self._spark, table, entries)
+            await self._before_commit()
+            about = {"first": intention.first, "last": intention.last, "rows": rows}
+            commit = partial(table.replace, entries, days, source=source, number=number, also=also, about=about)
+            await asyncio.to_thread(commit, after=before)
         rows = check_same_copy(table, source, intention)
         await store.finish_commit(dataset, number, rows)
         return rows
@@ -143,8 +150,8 @@ class Extraction:
 
     def _parts(self, intention: LakeCommit) -> list[Slice]:
         dataset = intention.dataset
-        # Position 0 is that of rows which came from the lake.
-        first, last = max(intention.first, 1), intention.last
+        # Position 0 is that of rows which came from the lake; who starts anew looks at them, too.
+        first, last = (0 if intention.is_baseline else max(intention.first, 1)), intention.last
         if self._partitions is None and self._database.count(dataset, first, last, SMALL) < SMALL:
             return [Slice(dataset, Visible(first, last))]
         wanted = self._partitions or self._spark().sparkContext.defaultParallelism

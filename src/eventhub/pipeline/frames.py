@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from eventhub.lake.tables import LakeTable
 
-__all__ = ["ENTRIES", "as_batch", "entries_of", "frame", "write"]
+__all__ = ["ENTRIES", "as_batch", "entries_of", "frame", "frame_of", "write"]
 
 ENTRIES: Final = "path string, size long, rows long, day string, stats string, modified_ms long"
 """How the entries of files travel from tasks to the driver."""
@@ -43,8 +43,14 @@ def frame(
     ``least`` is a column and its minimum: it leaves out files by their statistics, never rows of those that stay.
     Without a table, or a file, the frame is empty.
     """
+    return frame_of(spark, table, table.file_uris(days=days, least=least), columns=columns)
+
+
+def frame_of(
+    spark: SparkSession, table: LakeTable, files: Sequence[str], *, columns: Sequence[str] | None = None
+) -> DataFrame:
+    """The rows of some files of a table, committed or not."""
     schema = from_arrow_schema(table.schema)
-    files = table.file_uris(days=days, least=least)
     if files and "://" in table.url:
         return _fetched(spark, table, files, columns or table.schema.names)
     if files:

@@ -19,6 +19,7 @@ import msgspec
 from eventhub.errors import StoreBusy, StoreUnavailable
 from eventhub.lake.standing import LOCK
 from eventhub.lake.tidying import Tidied, tidy
+from eventhub.pipeline.baseline import baseline_name, intend_baseline
 from eventhub.pipeline.deriving import DERIVED, Updated, position_of, update
 from eventhub.pipeline.extraction import Copied, Extraction
 from eventhub.pipeline.locking import Hold, hold
@@ -97,7 +98,9 @@ class Pipeline:
         teller: Teller,
         stages: Sequence[Stage] = STAGES,
         partitions: int | None = None,
+        rebaseline: bool = False,
     ) -> None:
+        self._rebaseline = rebaseline
         self._store, self._lake, self._spark, self._teller = store, lake, spark, teller
         self._stages, self._partitions = stages, partitions
         self._cleaned_at: float | None = None
@@ -146,6 +149,10 @@ class Pipeline:
         extraction = Extraction(
             self._store, self._lake, spark=self._spark, before_commit=held.confirm, partitions=self._partitions
         )
+        if self._rebaseline:
+            for dataset in ("event_log", "events"):
+                await intend_baseline(self._store, self._lake, dataset)
+            self._rebaseline = False
         # What the log tells of is copied no later than the log itself.
         upto = await extraction.horizon("event_log")
         ends: tuple[tuple[Dataset, int | None], ...] = (("events", None), ("event_log", upto))
@@ -159,7 +166,7 @@ class Pipeline:
     async def _derive(self, run: Run, held: Hold) -> None:
         copied = [one for one in await self._store.lake_commits("event_log", limit=2) if one.done_at is not None]
         upto = copied[0].last if copied else 0
-        source = f"{await self._store.hub_id()}@{await self._store.origin()}"
+        source = await self._derived_from()
 
         def is_behind() -> bool:
             tables = (self._lake.derived(path, schema) for path, schema in DERIVED.items())
@@ -179,6 +186,12 @@ class Pipeline:
             await held.confirm()
             run.derived = await asyncio.to_thread(make)
             self._teller.end(f"{len(run.derived)} tables made from it" if run.derived else "")
+
+    async def _derived_from(self) -> str:
+        """Whose positions these are: after the lake was put right, what was derived before is made anew."""
+        hub = await self._store.hub_id()
+        baseline = self._lake.dataset("event_log").last_number(baseline_name(f"{hub}/event_log"))
+        return f"{hub}@{await self._store.origin()}" + (f"#{baseline}" if baseline else "")
 
     async def _tidy(self, run: Run, held: Hold) -> None:
         now = time.monotonic()

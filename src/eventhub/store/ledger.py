@@ -32,6 +32,11 @@ class LakeCommit(msgspec.Struct, frozen=True, kw_only=True):
     created_at: datetime
     done_at: datetime | None = None
 
+    @property
+    def is_baseline(self) -> bool:
+        """Whether it starts from the beginning although there were copies before: the lake has some of its rows."""
+        return self.first == 0 and self.number > 1
+
 
 class Waiting(msgspec.Struct, frozen=True):
     """Rows that are not in the lake yet: how many, and since when the oldest of them waits."""
@@ -86,6 +91,16 @@ class Ledger(ABC):
     @abstractmethod
     async def finish_commit(self, dataset: Dataset, number: int, rows: int, *, now: datetime | None = None) -> bool:
         """The lake has it; False when that was known, or there is no such intention."""
+
+    @abstractmethod
+    async def restart_commits(
+        self, dataset: Dataset, number: int, *, last: int, now: datetime | None = None
+    ) -> LakeCommit:
+        """Intend to copy everything below ``last`` under this number, instead of what may be under way."""
+
+    @abstractmethod
+    async def reposition(self, dataset: Dataset) -> int:
+        """Give rows whose positions are of another server new ones; the horizon must pass what is returned."""
 
     @abstractmethod
     async def waiting(self, dataset: Dataset, position: int) -> Waiting:

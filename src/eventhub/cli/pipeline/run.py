@@ -44,6 +44,12 @@ def run(
         int | None,
         Parameter(help="Tasks that copy at the same time; by default as many as Spark has cores.", show_default=False),
     ] = None,
+    rebaseline: Annotated[
+        bool,
+        Parameter(
+            help="Put a lake right that does not fit the database, as after a restore: copy what it lacks.", negative=""
+        ),
+    ] = False,
     metrics_port: Annotated[
         int | None, Parameter(help="Serve numbers for Prometheus on this port.", show_default=False)
     ] = None,
@@ -66,7 +72,9 @@ def run(
     rest = length("interval", interval).total_seconds() if continuous else None
     needs_spark()
     metrics = None if metrics_port is None else (metrics_host, metrics_port)
-    return asyncio.run(_run(options, only=only, partitions=partitions, rest=rest, metrics=metrics))
+    return asyncio.run(
+        _run(options, only=only, partitions=partitions, rebaseline=rebaseline, rest=rest, metrics=metrics)
+    )
 
 
 async def _run(
@@ -74,6 +82,7 @@ async def _run(
     *,
     only: Sequence[Stage],
     partitions: int | None,
+    rebaseline: bool,
     rest: float | None,
     metrics: tuple[str, int] | None,
 ) -> int:
@@ -85,7 +94,13 @@ async def _run(
     spark = LazySpark(options.session, progress)
     async with open_existing(settings) as store, _measured(store, metrics) as count:
         pipeline = Pipeline(
-            store, Lake(settings.lake), spark=spark, teller=progress, stages=only or STAGES, partitions=partitions
+            store,
+            Lake(settings.lake),
+            spark=spark,
+            teller=progress,
+            stages=only or STAGES,
+            partitions=partitions,
+            rebaseline=rebaseline,
         )
         signals = _end_by_signal(pipeline)
 

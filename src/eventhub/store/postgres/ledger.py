@@ -13,6 +13,7 @@ from eventhub.store.postgres.reading import same
 
 __all__ = ["PostgresLedger"]
 
+_REPOSITION: Final = {"events": SQL.reposition_events, "event_log": SQL.reposition_event_log}
 _WAITING: Final = {"events": SQL.waiting_events, "event_log": SQL.waiting_event_log}
 
 
@@ -40,6 +41,17 @@ class PostgresLedger(Store):
 
     async def finish_commit(self, dataset: Dataset, number: int, rows: int, *, now: datetime | None = None) -> bool:
         return bool(await self._read(SQL.finish_commit, dataset, number, rows, now))
+
+    async def restart_commits(
+        self, dataset: Dataset, number: int, *, last: int, now: datetime | None = None
+    ) -> LakeCommit:
+        (row,) = await self._read(SQL.restart_commits, dataset, number, last, now)
+        return to_lake_commit(row, same)
+
+    async def reposition(self, dataset: Dataset) -> int:
+        await self._read(_REPOSITION[dataset])
+        ((position,),) = await self._read(SQL.next_position)
+        return int(position)
 
     async def waiting(self, dataset: Dataset, position: int) -> Waiting:
         ((rows, oldest),) = await self._read(_WAITING[dataset], position)

@@ -59,6 +59,20 @@ class SqliteLedger(Store):
         named = {"dataset": dataset, "number": number, "rows": rows}
         return bool(await self._one(SQL.finish_commit, named, now=now))
 
+    async def restart_commits(
+        self, dataset: Dataset, number: int, *, last: int, now: datetime | None = None
+    ) -> LakeCommit:
+        def work(connection: apsw.Connection, at: int) -> LakeCommit:
+            connection.execute(SQL.forget_intention, {"dataset": dataset})
+            connection.execute(SQL.intend_commit, (dataset, number, 0, last, at))
+            return to_lake_commit((dataset, number, 0, last, None, at, None), from_micros)
+
+        await self.open()
+        return await self._write(work, now=now)
+
+    async def reposition(self, dataset: Dataset) -> int:  # noqa: ARG002 - ids are the same everywhere
+        return 0
+
     async def waiting(self, dataset: Dataset, position: int) -> Waiting:
         ((rows, oldest),) = await self._read(_WAITING[dataset], position=position)
         return Waiting(rows, None if oldest is None else from_micros(oldest))

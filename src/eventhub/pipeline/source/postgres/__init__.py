@@ -64,9 +64,9 @@ class PostgresDatabase(Database):
             if _value(connection, _RESTORED[table]):
                 raise SchemaMismatch(
                     f"{shown(self.url)} was restored from a dump: rows of {table} carry transaction numbers of another "
-                    "server, so that new ones cannot be told from old ones. Set xid = "
-                    f"pg_current_xact_id()::text::bigint in all rows of eventhub.{table}, and start "
-                    " with a new checkpoint."
+                    "server, so that new ones cannot be told from old ones. `eventhub pipeline run --rebaseline` gives "
+                    f"them new ones; or set xid = pg_current_xact_id()::text::bigint in all rows of eventhub.{table}. "
+                    "Streams then start with a new checkpoint."
                 )
             return int(_value(connection, SQL.horizon))
 

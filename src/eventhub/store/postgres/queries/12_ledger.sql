@@ -24,6 +24,25 @@ ON CONFLICT DO NOTHING;
 UPDATE eventhub.lake_commits SET rows = $3, done_at = coalesce($4, now())
 WHERE dataset = $1 AND number = $2 AND done_at IS NULL RETURNING number;
 
+-- name: restart_commits
+-- What was under way is forgotten in the same moment: one copy at a time is.
+WITH gone AS (DELETE FROM eventhub.lake_commits WHERE dataset = $1 AND done_at IS NULL RETURNING 1)
+INSERT INTO eventhub.lake_commits (dataset, number, first, last, created_at)
+SELECT $1, $2, 0, $3, coalesce($4, now()) FROM (SELECT count(*) FROM gone) first
+RETURNING dataset, number, first, last, rows, created_at, done_at;
+
+-- name: reposition_events
+-- Numbers that this server has not come to yet were given by another one.
+UPDATE eventhub.events SET xid = pg_current_xact_id()::text::bigint
+WHERE xid >= pg_snapshot_xmax(pg_current_snapshot())::text::bigint;
+
+-- name: reposition_event_log
+UPDATE eventhub.event_log SET xid = pg_current_xact_id()::text::bigint
+WHERE xid >= pg_snapshot_xmax(pg_current_snapshot())::text::bigint;
+
+-- name: next_position
+SELECT pg_current_xact_id()::text::bigint;
+
 -- name: waiting_events
 SELECT count(*), min(created_at) FROM eventhub.events WHERE xid >= greatest($1::bigint, 1);
 

@@ -12,6 +12,9 @@ WHERE dataset = :dataset ORDER BY number DESC LIMIT :limit;
 -- name: intend_commit
 INSERT INTO eventhub_lake_commits (dataset, number, first, last, created_at) VALUES (?, ?, ?, ?, ?);
 
+-- name: forget_intention
+DELETE FROM eventhub_lake_commits WHERE dataset = :dataset AND done_at IS NULL;
+
 -- name: finish_commit
 UPDATE eventhub_lake_commits SET rows = :rows, done_at = :now
 WHERE dataset = :dataset AND number = :number AND done_at IS NULL RETURNING number;

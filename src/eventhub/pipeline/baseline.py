@@ -1,0 +1,68 @@
+"""Putting a lake right that does not fit the database any more: copying what it lacks, whatever was copied before.
+
+    rows of the database that the lake has (by id and time) ─▶ stay as they are in the lake
+    rows that it lacks                                      ─▶ are copied
+    rows of the lake that the database lacks                ─▶ stay: they are history
+
+It is one copy like the others, from the very beginning, under a number above all that either side knows. Rows that were
+in the lake get position 1, below all that follow, because their old ones may mean something else now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F  # noqa: N812 - as everybody writes it
+
+from eventhub.errors import StoreBusy
+from eventhub.pipeline.frames import frame, frame_of, write
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from eventhub.lake.files import FileEntry
+    from eventhub.lake.place import Lake
+    from eventhub.lake.tables import LakeTable
+    from eventhub.store import Store
+    from eventhub.store.ledger import Dataset
+
+__all__ = ["baseline_name", "intend_baseline", "merge"]
+
+
+def baseline_name(source: str) -> str:
+    """Under this name the lake keeps the number of the copy that put it right, if there was one."""
+    return f"{source}/baseline"
+
+
+async def intend_baseline(store: Store, lake: Lake, dataset: Dataset) -> None:
+    """Make the next copy one that starts from the beginning."""
+    passed = await store.reposition(dataset)
+    horizon = await store.horizon(dataset)
+    if horizon < passed:
+        age = await store.horizon_age()
+        raise StoreBusy(
+            f"A transaction that writes has been open for {age or 'a moment'}, so that it is not known yet which rows "
+            "there are. Wait until it has ended, then run it again."
+        )
+    in_lake = lake.dataset(dataset).last_number(f"{await store.hub_id()}/{dataset}")
+    newest = next(iter(await store.lake_commits(dataset, limit=1)), None)
+    number = max(in_lake, 0 if newest is None else newest.number) + 1
+    if number > 1:
+        await store.restart_commits(dataset, number, last=horizon)
+
+
+def merge(
+    spark: Callable[[], SparkSession], table: LakeTable, written: Sequence[FileEntry]
+) -> tuple[list[FileEntry], set[str], int]:
+    """Files that hold what the table has and what only the written ones have; the days they replace, and new rows."""
+    if not table.exists or not table.file_uris():
+        return list(written), set(), sum(entry.rows for entry in written)
+    session = spark()
+    root = table.url if "://" in table.url else table.filesystem()[1]
+    old = frame(session, table)
+    fresh = frame_of(session, table, [f"{root}/{entry.path}" for entry in written])
+    lacking = fresh.join(old.select("id", "created_at"), ["id", "created_at"], "left_anti").select(*old.columns)
+    entries = write(old.withColumn("position", F.lit(1).cast("long")).unionByName(lacking), table, name="baseline")
+    days = {str(partition["day"]) for partition in table.open().partitions()}
+    return entries, days, sum(entry.rows for entry in entries) - table.describe()["rows"]

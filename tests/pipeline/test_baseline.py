@@ -1,0 +1,113 @@
+"""A lake and a database that fell apart are put right: nothing is lost, nothing is there twice."""
+
+import shutil
+from pathlib import Path
+from typing import Any, cast
+
+import asyncpg
+import pytest
+from pyspark.sql import SparkSession
+
+from eventhub.errors import EventHubError, LakeMismatch, SchemaMismatch
+from eventhub.lake.place import Lake
+from eventhub.pipeline.baseline import intend_baseline
+from eventhub.pipeline.extraction import Extraction
+from eventhub.pipeline.running import Pipeline
+from eventhub.store import Store, open_store
+from eventhub.store.ledger import DATASETS
+from tests.pipeline.test_extraction import copy, ids, publish
+from tests.pipeline.test_running import Told
+
+pytestmark = pytest.mark.alone
+
+
+async def rebaseline(store: Store, lake: Lake, spark: SparkSession, **more: Any) -> int:
+    pipeline = Pipeline(store, lake, spark=lambda: spark, teller=Told(), stages=("copy",), rebaseline=True, **more)
+    return (await pipeline.once()).rows
+
+
+async def test_a_lake_that_was_lost_is_copied_again_without_spark(store_url: str, tmp_path: Path) -> None:
+    async with open_store(store_url) as store:
+        await publish(store, 5)
+        for dataset in DATASETS:
+            await copy(store, Lake(str(tmp_path / "lost")), dataset)
+        await publish(store, 5)
+        lake = Lake(str(tmp_path / "new"))
+        with pytest.raises(LakeMismatch):
+            await copy(store, lake)
+        assert await rebaseline(store, lake, cast("SparkSession", None)) == 20
+        await publish(store, 1)
+        assert await copy(store, lake) == 1
+        assert len(set(ids(lake))) == len(ids(lake)) == 11
+        assert [(one.number, one.rows) for one in await store.lake_commits("events")] == [(3, 1), (2, 10), (1, 5)]
+
+
+async def test_a_database_from_a_backup_goes_on_and_the_lake_keeps_what_it_lost(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    """After the backup others were published and copied; the restored database gives their ids to new ones."""
+    lake = Lake(str(tmp_path / "lake"))
+    async with open_store(str(tmp_path / "hub.db")) as store:
+        kept = await publish(store, 5)
+        await copy(store, lake)
+        await store.close()
+        shutil.copy(tmp_path / "hub.db", tmp_path / "backup.db")
+    async with open_store(str(tmp_path / "hub.db")) as store:
+        lost = await publish(store, 3)
+        await copy(store, lake)
+    async with open_store(str(tmp_path / "backup.db")) as store:
+        made = await publish(store, 2)
+        assert set(made) < set(lost)
+        with pytest.raises(LakeMismatch, match="restored"):
+            await copy(store, lake)
+        await intend_baseline(store, lake, "events")
+
+        async def killed() -> None:
+            raise EventHubError("killed")
+
+        with pytest.raises(EventHubError, match="killed"):  # the next run, without being told, goes on with it
+            await Extraction(store, lake, spark=lambda: spark, before_commit=killed).extract("events")
+        assert (await Extraction(store, lake, spark=lambda: spark).extract("events")).rows == 2
+        assert ids(lake) == sorted(kept + lost + made)
+        assert await copy(store, lake) == 0
+        assert ids(lake) == sorted(kept + lost + made)
+
+
+class Elsewhere:
+    """A store as another server would have it."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    async def origin(self) -> str:
+        return "postgres:1"
+
+
+async def test_a_dump_that_was_restored_on_another_server_gets_new_positions(
+    postgres_url: str, tmp_path: Path, spark: SparkSession
+) -> None:
+    lake = Lake(str(tmp_path / "lake"))
+    async with open_store(postgres_url) as store:
+        await publish(store, 5)
+        for dataset in DATASETS:
+            await copy(cast("Store", Elsewhere(store)), lake, dataset)
+        owner = await asyncpg.connect(postgres_url)
+        await owner.execute("UPDATE eventhub.events SET xid = xid + 1000000")
+        await owner.execute("UPDATE eventhub.event_log SET xid = xid + 1000000")
+        await owner.close()
+        await publish(store, 2)
+        with pytest.raises(SchemaMismatch, match="--rebaseline"):
+            await copy(store, lake)
+        assert await rebaseline(store, lake, spark) == 4
+        await publish(store, 1)
+        assert [await copy(store, lake, dataset) for dataset in DATASETS] == [1, 1]
+        for dataset in DATASETS:
+            assert len(set(ids(lake, dataset))) == len(ids(lake, dataset)) == 8
+        table = lake.dataset("events").open().to_pyarrow_table(columns=["position"])
+        positions = sorted(table["position"].to_pylist())
+        assert positions[:5] == [1] * 5
+        assert 1 < positions[5] <= positions[7] < await store.horizon("events")
+        assert await copy(store, lake) == 0
