@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from hashlib import blake2b
 from typing import Any, Final
 from uuid import uuid4
@@ -154,8 +154,9 @@ async def _composed(composer: Composer, keys: _Keys, batch: pa.RecordBatch, opti
         ]
         composed += composer.many(events, texts=texts)
         await asyncio.sleep(0)
-    for event in composed:
-        event.work, event.broadcast = options.work, options.broadcast
+    if options.broadcast or not options.work:
+        for event in composed:
+            event.work, event.broadcast = options.work, options.broadcast
     return composed
 
 
@@ -169,9 +170,8 @@ def _event(row: dict[str, Any], text: str | None, keys: _Keys) -> dict[str, Any]
                 f"A row has no {'type' if row['type'] is None else 'payload'}; JSON's null is the text null."
             )
         event["payload"] = load(row["payload"])
-    for name, read in _READ.items():
-        if name in event:
-            event[name] = read(event[name])
+    if "metadata" in event:
+        event["metadata"] = _metadata(event["metadata"])
     if key is not None:
         event["idempotency_key"] = key
     return event
@@ -182,9 +182,6 @@ def _metadata(value: Any) -> Any:
     return load(value) if isinstance(value, str) else dict(value)
 
 
-_READ: Final[Mapping[str, Callable[[Any], Any]]] = {"metadata": _metadata}
-
-
 class _Keys:
     """Idempotency keys: from a column, or derived."""
 
@@ -192,7 +189,8 @@ class _Keys:
         self._column = None if idempotency in ("derived", "none") else idempotency
         self._derives = idempotency != "none"
         self._place = place.encode()[-64:]
-        self._seen: Counter[str] = Counter()
+        self._seen: set[bytes] = set()  # of every row of the task, so it is kept small
+        self._again: Counter[bytes] = Counter()
 
     def of(self, row: dict[str, Any]) -> str | None:
         """The key of a row, whose own column is taken out of it."""
@@ -202,7 +200,9 @@ class _Keys:
                 return named
         if not self._derives or row.get("idempotency_key") is not None:
             return None
-        said = blake2b(msgspec.json.encode(row), digest_size=16, key=self._place).hexdigest()
-        self._seen[said] += 1
-        times = self._seen[said]
-        return f"spark-{said}" if times == 1 else f"spark-{said}-{times}"
+        said = blake2b(msgspec.json.encode(row), digest_size=16, key=self._place).digest()
+        if said not in self._seen:
+            self._seen.add(said)
+            return f"spark-{said.hex()}"
+        self._again[said] += 1
+        return f"spark-{said.hex()}-{self._again[said] + 1}"
