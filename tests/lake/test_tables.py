@@ -196,6 +196,14 @@ def test_small_batches_become_large_groups_and_many_days_few_open_files(
     assert {parquet.ParquetFile(Path(table.url) / entry.path).num_row_groups for entry in entries} == {1}
 
 
+def test_rows_of_many_days_do_not_fill_the_memory(table: LakeTable, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "BYTES_WAITING", 300)
+    entries = write(table, *(rows(number, 3) for number in range(0, 90, 3)))
+    groups = [parquet.ParquetFile(Path(table.url) / entry.path).num_row_groups for entry in entries]
+    assert sum(entry.rows for entry in entries) == 90
+    assert max(groups) > 1
+
+
 def test_a_lake_keeps_its_tables_below_one_place(tmp_path: Path) -> None:
     lake = Lake(f"{tmp_path}/")
     assert lake.dataset("event_log").url == f"{tmp_path}/event_log"

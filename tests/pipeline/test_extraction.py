@@ -18,6 +18,8 @@ from eventhub.lake.files import write_day_files
 from eventhub.lake.place import Lake
 from eventhub.pipeline.extraction import Extraction
 from eventhub.pipeline.frames import frame
+from eventhub.pipeline.source.database import Slice, Visible, open_database
+from eventhub.pipeline.source.tables import chosen
 from eventhub.store import Store, open_store
 from eventhub.store.composing import Composer
 from eventhub.store.ledger import DATASETS, Dataset
@@ -301,3 +303,15 @@ async def test_positions_of_another_server_are_refused(store: Store, lake: Lake)
     lake.dataset("events").commit([], source=f"{hub}/events", number=1, also=[f"{hub}/events@postgres:1"])
     with pytest.raises(LakeMismatch, match="another server"):
         await copy(store, lake)
+
+
+async def test_large_rows_are_not_read_many_at_once(store: Store, lake: Lake) -> None:
+    events = [{"type": "large", "payload": {"text": "x" * 500_000}} for _ in range(80)]
+    for first in range(0, 80, 8):
+        await store.publish(Composer("default").many(events[first : first + 8]))
+    database = open_database(store.url)
+    part = Slice("events", Visible(1, database.horizon("events")))
+    sizes = [batch.nbytes for batch in database.read(part, chosen("events", ["id", "payload"]))]
+    assert sum(sizes) > 80 * 500_000
+    assert max(sizes) < 80 * 500_000
+    assert await copy(store, lake) == 80

@@ -25,6 +25,8 @@ ROWS_PER_GROUP: Final = 131_072
 ROWS_PER_FILE: Final = 2_000_000
 BYTES_PER_GROUP: Final = 64 << 20
 """Rows of a group wait in memory until there are enough of them, or they are large."""
+BYTES_WAITING: Final = 256 << 20
+"""And all of them together take no more than this."""
 MOST_OPEN: Final = 64
 """Days whose files are open at the same time."""
 
@@ -59,6 +61,8 @@ def write_day_files(
                     yield writers.pop(day).close()
                 elif len(writers) > MOST_OPEN:
                     yield writers.pop(next(iter(writers))).close()
+            if sum(writer.waiting_bytes for writer in writers.values()) > BYTES_WAITING:
+                max(writers.values(), key=lambda writer: writer.waiting_bytes).write_group()
         for day in list(writers):
             yield writers.pop(day).close()
     finally:
@@ -115,7 +119,7 @@ class _DayFile:
             filesystem.create_dir(f"{root}/{self._folder}", recursive=True)
         self.rows = 0
         self._waiting: list[pa.RecordBatch] = []
-        self._waiting_rows = self._waiting_bytes = 0
+        self._waiting_rows = self.waiting_bytes = 0
         self._writer = parquet.ParquetWriter(
             self._whole, schema, filesystem=filesystem, compression="zstd", write_statistics=True
         )
@@ -124,22 +128,22 @@ class _DayFile:
         self._waiting.append(rows)
         self.rows += rows.num_rows
         self._waiting_rows += rows.num_rows
-        self._waiting_bytes += rows.nbytes
-        if self._waiting_rows >= ROWS_PER_GROUP or self._waiting_bytes >= BYTES_PER_GROUP:
-            self._write_group()
+        self.waiting_bytes += rows.nbytes
+        if self._waiting_rows >= ROWS_PER_GROUP or self.waiting_bytes >= BYTES_PER_GROUP:
+            self.write_group()
 
-    def _write_group(self) -> None:
+    def write_group(self) -> None:
         """Every call of the writer makes a group of its own: few large ones are smaller and faster to read."""
         import pyarrow as pa
 
         if self._waiting:
             self._writer.write_table(pa.Table.from_batches(self._waiting), row_group_size=2 * ROWS_PER_GROUP)
-        self._waiting, self._waiting_rows, self._waiting_bytes = [], 0, 0
+        self._waiting, self._waiting_rows, self.waiting_bytes = [], 0, 0
 
     def close(self) -> FileEntry:
         from pyarrow import parquet
 
-        self._write_group()
+        self.write_group()
         self._writer.close()
         size = self._filesystem.get_file_info(self._whole).size
         with self._filesystem.open_input_file(self._whole) as file:

@@ -28,8 +28,9 @@ __all__ = ["LakeTable"]
 KEEP_HOURS: Final = 168
 """Files that no version of the table has needed for so long are deleted: slow readers may still use them before."""
 
+RECENT: Final = 5
 REMEMBERED: Final = 100
-"""Commits in which a copy is looked for."""
+"""Commits in which a copy is looked for, among the last first: each is a file."""
 
 
 class LakeTable:
@@ -66,9 +67,15 @@ class LakeTable:
 
     def about(self, source: str, number: int) -> dict[str, Any]:
         """What was said about a copy when it was committed; nothing when that was too long ago."""
-        told = self.open().history(REMEMBERED) if self.exists else []
-        copies = [entry["eventhub"] for entry in told if isinstance(entry.get("eventhub"), dict)]
-        return next((copy for copy in copies if copy["copy"] == f"{source}#{number}"), {})
+        if not self.exists:
+            return {}
+        table = self.open()
+        for most in (RECENT, REMEMBERED):
+            for entry in table.history(most):
+                copy = entry.get("eventhub")
+                if isinstance(copy, dict) and copy["copy"] == f"{source}#{number}":
+                    return copy
+        return {}
 
     def commit(
         self,

@@ -134,8 +134,10 @@ class Extraction:
             await self._before_commit()
             about = {"first": intention.first, "last": intention.last, "rows": rows}
             commit = partial(table.replace, entries, days, source=source, number=number, also=also, about=about)
-            await asyncio.to_thread(commit, after=before)
-        rows = check_same_copy(table, source, intention)
+            if await asyncio.to_thread(commit, after=before):
+                await store.finish_commit(dataset, number, rows)
+                return rows
+        rows = await asyncio.to_thread(check_same_copy, table, source, intention)
         await store.finish_commit(dataset, number, rows)
         return rows
 

@@ -31,6 +31,10 @@ __all__ = ["SqliteDatabase"]
 SQL = load_queries("eventhub.pipeline.source.sqlite")
 SMALL: Final = 50_000
 BATCH_ROWS: Final = 8192
+BATCH_BYTES: Final = 4 << 20
+FEW_ROWS: Final = 64
+LARGE: Final = ("payload", "error")
+"""What makes some rows much larger than others."""
 ROUTES: Final = "JOIN eventhub_routes r ON r.id = t.route"
 _HORIZONS: Final = {"events": SQL.horizon_events, "event_log": SQL.horizon_event_log}
 _FIRSTS: Final = {"events": SQL.first_events, "event_log": SQL.first_event_log}
@@ -96,7 +100,7 @@ class SqliteDatabase(Database):
         query, values = _select(part, columns)
         with self._connected() as connection:
             rows = connection.execute(query, values)
-            while batch := list(islice(rows, BATCH_ROWS)):
+            for batch in _portions(rows, [place for place, column in enumerate(columns) if column.name in LARGE]):
                 arrays = [
                     pa.array(column, field.type) for column, field in zip(zip(*batch, strict=True), schema, strict=True)
                 ]
@@ -129,6 +133,20 @@ class SqliteDatabase(Database):
                 yield connection
         finally:
             connection.close()
+
+
+def _portions(rows: Iterator[Any], large: Sequence[int]) -> Iterator[list[tuple[Any, ...]]]:
+    """Rows together as long as they are neither many nor large."""
+    batch: list[tuple[Any, ...]] = []
+    size = 0
+    while few := list(islice(rows, FEW_ROWS)):
+        batch += few
+        size += sum(len(row[place] or "") for row in few for place in large)
+        if len(batch) >= BATCH_ROWS or size >= BATCH_BYTES:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
 
 
 def _select(part: Slice, columns: Sequence[Column]) -> tuple[str, list[Any]]:
