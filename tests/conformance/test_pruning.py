@@ -22,8 +22,12 @@ FAR = 2**62
 
 
 async def positions(store: Store) -> dict[str, int]:
-    """Everything that is there now counts as copied."""
-    return {"copied": await store.horizon("events"), "log_copied": await store.horizon("event_log")}
+    """Everything that is there now counts as copied, once no transaction elsewhere holds the horizon back."""
+    while True:
+        events, log = await store.horizon("events"), await store.horizon("event_log")
+        if not ((await store.waiting("events", events)).rows or (await store.waiting("event_log", log)).rows):
+            return {"copied": events, "log_copied": log}
+        await asyncio.sleep(0.01)
 
 
 async def settled(store: Store, count: int, *, now: Any = START, **details: Any) -> list[int]:

@@ -1,8 +1,8 @@
 -- Old days of the log leave as a whole: deleting their rows one by one would leave as much to vacuum.
 
--- Drop the partition of a day if all its rows are free to go: they were copied (below that position), their event is gone,
--- and there are as many of them as were compared with the lake's. Rows are never moved: whoever reads part by part just now
--- might meet them twice, or not at all. Returns whether the day was dropped.
+-- Drop the partition of a day if all its rows are free to go: they were copied (below that position), their event is
+-- gone, and there are as many of them as were compared with the lake's. Rows are never moved: whoever reads part by part
+-- just now might meet them twice, or not at all. Returns whether the day was dropped.
 -- First only the partition is locked, so that nobody can add to it while its rows are looked through; all others wait
 -- only for the drop itself.
 CREATE FUNCTION eventhub.drop_log_day(old date, below bigint, compared bigint) RETURNS boolean LANGUAGE plpgsql AS $$

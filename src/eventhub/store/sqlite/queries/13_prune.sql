@@ -9,15 +9,16 @@ FROM eventhub_events e LEFT JOIN open o ON o.event_id = e.id
 WHERE e.created_at < :before GROUP BY day ORDER BY day;
 
 -- name: old_log_days
--- With :planned as if all old events that can go were gone. The newest row of all stays, too: ids go on from it, and must
--- never be given out again.
+-- With :planned as if all old events that can go were gone. The newest row of all stays, too: ids go on from it, and
+-- must never be given out again.
 WITH open AS MATERIALIZED (
   SELECT event_id FROM eventhub_deliveries WHERE :planned
   UNION SELECT event_id FROM eventhub_fanout WHERE :planned
   UNION SELECT event_id FROM eventhub_dead_letters WHERE :planned AND retried_at IS NULL)
 SELECT g.created_at / 86400000000 AS day, count(*), min(g.id), max(g.id),
        count(CASE WHEN g.id = (SELECT max(id) FROM eventhub_event_log) THEN 1
-                  WHEN e.id IS NOT NULL AND (NOT :planned OR e.created_at >= :before OR o.event_id IS NOT NULL) THEN 1 END)
+                  WHEN e.id IS NOT NULL
+                   AND (NOT :planned OR e.created_at >= :before OR o.event_id IS NOT NULL) THEN 1 END)
 FROM eventhub_event_log g LEFT JOIN eventhub_events e ON e.id = g.event_id LEFT JOIN open o ON o.event_id = e.id
 WHERE g.created_at < :before GROUP BY day ORDER BY day;
 
