@@ -172,6 +172,15 @@ async def test_a_long_range_is_copied_in_portions_that_each_count(store: Store, 
     assert len(ids(lake)) == len(set(ids(lake))) == 35
 
 
+async def test_a_transaction_of_postgres_is_never_cut_in_two(postgres_url: str, lake: Lake) -> None:
+    async with open_store(postgres_url) as store:
+        for count in (3, 25, 3, 3, 12):
+            await publish(store, count)
+        assert await copy(store, lake, most_rows=10) == 46
+        commits = await store.lake_commits("events")
+    assert [commit.rows for commit in reversed(commits)] == [3, 25, 6, 12]
+
+
 async def test_tasks_of_spark_share_the_work_and_all_readers_agree(
     store: Store, lake: Lake, spark: SparkSession
 ) -> None:

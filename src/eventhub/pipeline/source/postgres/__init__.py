@@ -32,7 +32,7 @@ SMALL: Final = 50_000
 BLOCKS_EACH: Final = 1024
 """Blocks of 8 kB that are worth a task of their own."""
 FIRST_STRETCH: Final = 256
-_ROWS_READ: Final = {"events": SQL.counts_events, "event_log": SQL.counts_event_log}
+_FITTING: Final = {"events": SQL.fitting_events, "event_log": SQL.fitting_event_log}
 _COUNTS: Final = {"events": SQL.count_events, "event_log": SQL.count_event_log}
 _BLOCKS: Final = {"events": SQL.blocks_events, "event_log": SQL.blocks_event_log}
 _RESTORED: Final = {"events": SQL.restored_events, "event_log": SQL.restored_event_log}
@@ -76,11 +76,12 @@ class PostgresDatabase(Database):
         with connected(self.url) as connection:
             while first < last:
                 end = min(first + self._stretch, last)
-                for position, count in _rows(connection, _ROWS_READ[table].format(first=int(first), last=int(end))):
-                    if found and found + count > rows:
-                        self._stretch = max(self._stretch // 2, 1)
-                        return int(position)
-                    found += count
+                asked = _FITTING[table].format(first=int(first), last=int(end), found=found, rows=int(rows))
+                ((count, too_much),) = _rows(connection, asked)
+                if too_much is not None:
+                    self._stretch = max(self._stretch // 2, 1)
+                    return int(too_much)
+                found += int(count)
                 first, self._stretch = end, self._stretch * 2
                 if found >= rows:
                     return first

@@ -23,12 +23,17 @@ SELECT EXISTS (SELECT 1 FROM eventhub.events WHERE xid >= pg_snapshot_xmax(pg_cu
 -- name: restored_event_log
 SELECT EXISTS (SELECT 1 FROM eventhub.event_log WHERE xid >= pg_snapshot_xmax(pg_current_snapshot())::text::bigint);
 
--- name: counts_events
--- How many rows each transaction left, in a stretch of numbers.
-SELECT xid, count(*) FROM eventhub.events WHERE xid >= {first} AND xid < {last} GROUP BY xid ORDER BY xid;
+-- name: fitting_events
+-- Of a stretch of numbers: how many rows there are, and the first transaction that is too much when so many were found
+-- before; never the very first one.
+SELECT coalesce(sum(n), 0)::bigint, min(xid) FILTER (WHERE {found} + sofar > greatest({rows}, n))
+FROM (SELECT xid, count(*) AS n, sum(count(*)) OVER (ORDER BY xid) AS sofar FROM eventhub.events
+      WHERE xid >= {first} AND xid < {last} GROUP BY xid) each_one;
 
--- name: counts_event_log
-SELECT xid, count(*) FROM eventhub.event_log WHERE xid >= {first} AND xid < {last} GROUP BY xid ORDER BY xid;
+-- name: fitting_event_log
+SELECT coalesce(sum(n), 0)::bigint, min(xid) FILTER (WHERE {found} + sofar > greatest({rows}, n))
+FROM (SELECT xid, count(*) AS n, sum(count(*)) OVER (ORDER BY xid) AS sofar FROM eventhub.event_log
+      WHERE xid >= {first} AND xid < {last} GROUP BY xid) each_one;
 
 -- name: blocks_events
 -- The relations that hold rows, with their sizes in blocks.
