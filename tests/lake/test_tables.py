@@ -79,6 +79,22 @@ def test_files_without_a_commit_are_not_seen_and_are_cleaned_up(table: LakeTable
     assert not any((tmp_path / "events" / entry.path).exists() for entry in orphans)
 
 
+def test_numbers_outlive_the_log_of_commits(table: LakeTable) -> None:
+    """Old commits are deleted when a checkpoint has summed them up; the numbers are in it."""
+    for number in (1, 2, 3):
+        table.commit(write(table, rows(number * 10, 2)), source="hub/events", number=number, also=["hub/events@here"])
+    table.commit([], source="another/events", number=1)
+    table.open().create_checkpoint()
+    for commit in sorted(Path(table.url).glob("_delta_log/*.json"))[:3]:
+        commit.unlink()
+    numbers = [table.last_number(source) for source in ("hub/events", "hub/events@here", "another/events")]
+    assert numbers == [3, 3, 1]
+    assert table.about("hub/events", 1) == {}
+    assert not table.commit(write(table, rows(30, 2)), source="hub/events", number=3)
+    assert table.commit(write(table, rows(40, 2)), source="hub/events", number=4)
+    assert ids(table) == [10, 11, 20, 21, 30, 31, 40, 41]
+
+
 def test_an_empty_copy_counts_as_well(table: LakeTable) -> None:
     assert table.commit([], source="hub/events", number=1)
     assert table.last_number("hub/events") == 1
