@@ -101,7 +101,7 @@ def made_up(seed: int, events: int) -> History:
             _happen(history, life.pop(0), clock)
             if not life:
                 going.remove(life)
-    for row in history.log:
+    for row in history.log[: len(history.log) * 2 // 5]:  # what follows comes as it was written, as it mostly does
         row["position"] += chance.randint(1, 60) * (chance.random() < LATE)
     return history
 

@@ -12,6 +12,7 @@ order than they were written can bring about.
 from __future__ import annotations
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -39,7 +40,13 @@ __all__ = ["DERIVED", "Updated", "position_of", "update"]
 DEFINITION: Final = 1
 """Raised when the facts or marts come to mean something else: all are made anew."""
 DERIVED: Final[dict[str, pa.Schema]] = {ATTEMPTS_PATH: ATTEMPTS, DELIVERIES_PATH: DELIVERIES, **MARTS}
-"""All tables by their paths, in the order in which they are made."""
+"""All tables by their paths."""
+WAVES: Final = (
+    (ATTEMPTS_PATH,),  # the first makes the stories that the others use, too
+    (DELIVERIES_PATH, "marts/hourly", "marts/queue_depth"),
+    ("marts/daily", "marts/dead_triage", "marts/hot_keys"),
+)
+"""What is made at the same time, so that no core waits while the next step is planned; later ones need earlier ones."""
 
 
 class Updated(msgspec.Struct, frozen=True):
@@ -75,20 +82,26 @@ def update(
     ``source`` names the hub and where its positions come from. ``progress`` is told of each table before it is made.
     """
     known: dict[int, Touched | None] = {}
-    done = []
+    done: list[Updated] = []
+
+    def work_on(path: str) -> Callable[[], Updated] | None:
+        table = lake.derived(path, DERIVED[path])
+        since = position_of(table, source)
+        if since >= upto:
+            return None
+        if since not in known:
+            known[since] = touched(spark, lake, since=since, upto=upto)
+        changes = known[since]
+        if changes is None:
+            return None
+        progress(path)
+        return lambda: _make(path, _Work(spark, lake, table, changes), source=source, since=since, upto=upto)
+
     try:
-        for path, schema in DERIVED.items():
-            table = lake.derived(path, schema)
-            since = position_of(table, source)
-            if since >= upto:
-                continue
-            if since not in known:
-                known[since] = touched(spark, lake, since=since, upto=upto)
-            changes = known[since]
-            if changes is None:
-                continue
-            progress(path)
-            done.append(_make(path, _Work(spark, lake, table, changes), source=source, since=since, upto=upto))
+        for paths in WAVES:
+            with ThreadPoolExecutor(len(paths)) as pool:
+                begun = [pool.submit(work) for path in paths if (work := work_on(path)) is not None]
+            done += [one.result() for one in begun]
     finally:
         for changes in known.values():
             if changes is not None:
