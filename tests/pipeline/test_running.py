@@ -28,6 +28,7 @@ class Told:
 
     def __init__(self) -> None:
         self.steps: list[str] = []
+        self.notes: list[str] = []
         self.words: list[str] = []
         self.last: str | None = None
         self.pipeline: Pipeline | None = None
@@ -36,6 +37,9 @@ class Told:
         self.steps.append(step)
         if step == self.last and self.pipeline is not None:
             self.pipeline.stop.set()
+
+    def note(self, doing: str) -> None:
+        self.notes.append(doing)
 
     def end(self, words: str) -> None:
         self.words += [words] * bool(words)
@@ -67,6 +71,7 @@ async def test_a_run_brings_everything_up_to_date_and_the_next_needs_no_spark(
     assert list(done.seconds) == ["copy", "derive", "tidy"]
     paths = [one.path for one in done.derived]
     assert {"facts/attempts", "facts/deliveries"} <= set(paths)
+    assert told.notes[-1] == f"making {paths[-1]}"
     assert told.words[:2] == ["20 rows of events copied", "40 rows of event_log copied"]
     assert frame(spark, lake.table("facts/deliveries")).count() == 10
     again = await Pipeline(store, lake, spark=no_spark, teller=told).once()

@@ -33,6 +33,8 @@ def test_spark_runs_where_no_java_is_installed(tmp_path: Path) -> None:
     )
     assert answer.returncode == 0, answer.stderr
     assert answer.stdout.startswith(f"[0, 1, 2] {tmp_path / 'eventhub' / 'java-'}")
+    assert "log4j" not in answer.stderr
+    assert "log level" not in answer.stderr
 
 
 def test_the_session_is_set_up_well_and_can_be_had_again(spark: SparkSession) -> None:

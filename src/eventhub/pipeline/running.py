@@ -53,9 +53,10 @@ class Run(msgspec.Struct, kw_only=True):
 
 
 class Teller(Protocol):
-    """Who is told what goes on."""
+    """Who is told what goes on: steps that begin and end, and in between what they are at."""
 
     def begin(self, step: str) -> None: ...
+    def note(self, doing: str) -> None: ...
     def end(self, words: str) -> None: ...
 
 
@@ -70,7 +71,7 @@ class LazySpark:
     def __call__(self) -> SparkSession:
         with self._lock:
             if self._session is None:
-                self._teller.begin("starting Spark")
+                self._teller.note("starting Spark")
                 self._session = self._start()
             return self._session
 
@@ -174,16 +175,17 @@ class Pipeline:
 
         def make() -> list[Updated]:
             spark = self._spark()
-            self._teller.begin("looking for what is new")
+            self._teller.note("looking for what is new")
             return update(spark, self._lake, source=source, upto=upto, progress=progress)
 
         def progress(path: str) -> None:
             held.check()
             self._go_on()
-            self._teller.begin(f"making {path}")
+            self._teller.note(f"making {path}")
 
         if upto and await asyncio.to_thread(is_behind):
             await held.confirm()
+            self._teller.begin("deriving")
             run.derived = await asyncio.to_thread(make)
             self._teller.end(f"{len(run.derived)} tables made from it" if run.derived else "")
 

@@ -9,9 +9,11 @@ from __future__ import annotations
 import logging
 import os
 import re
+import shlex
 import shutil
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from eventhub.errors import SettingsError
@@ -138,6 +140,8 @@ def _find_shell() -> None:
 
 def _java_options(java: Java, given: str, *, train: bool) -> str:
     options = [_QUIET, given]
+    if "log4j" not in given:
+        options.append(shlex.quote(f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}"))
     cache = trained(java, may_train=train)
     if cache is not None:
         options.append(f"-XX:AOTCache={cache} -Xlog:aot=off -Xlog:cds=off")

@@ -26,12 +26,15 @@ class Progress:
 
     def begin(self, step: str) -> None:
         self._began = time.monotonic()
+        self.note(step)
+
+    def note(self, doing: str) -> None:
         if not self._live:
             return
         if self._status is None:
-            self._status = self._console.status(plain(step))
+            self._status = self._console.status(plain(doing))
             self._status.start()
-        self._status.update(plain(f"{step} …"))
+        self._status.update(plain(f"{doing} …"))
 
     def end(self, words: str) -> None:
         if words and not self._quiet:
