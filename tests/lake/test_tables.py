@@ -1,5 +1,6 @@
 """Tables of the lake: a number is committed once, and what was written without a commit is not there."""
 
+import os
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, date, datetime, timedelta
@@ -232,3 +233,42 @@ def test_a_reader_may_ask_for_columns_without_statistics(table: LakeTable) -> No
     table.commit(write(table, rows(5, 5)), source="hub/events", number=2)
     for condition, count in {("queue", "=", "work"): 10, ("payload", "=", "{}"): 10, ("id", ">", 7): 2}.items():
         assert table.open().to_pyarrow_table(filters=[condition]).num_rows == count
+
+
+def test_a_day_that_is_replaced_while_another_compacts_it_has_its_rows_once(
+    table: LakeTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in (1, 2):
+        table.commit(write(table, rows(10 * number, 10)), source="hub/events", number=number)
+    commit, turns = table._commit, iter([True])
+
+    def late(*args: Any) -> None:
+        if next(turns, False):
+            LakeTable(table.url, table.schema).compact()  # after the table was looked at
+        commit(*args)
+
+    monkeypatch.setattr(table, "_commit", late)
+    days = {str(partition["day"]) for partition in table.open().partitions()}
+    assert table.replace(write(table, rows(10, 20)), days, source="hub/events", number=3)
+    assert ids(table) == list(range(10, 30))
+
+
+def test_what_is_committed_is_on_the_disk(table: LakeTable, monkeypatch: pytest.MonkeyPatch) -> None:
+    kept: list[str] = []
+    fsync = os.fsync
+
+    def watched(opened: int) -> None:
+        fsync(opened)
+        kept.append(str(Path(f"/proc/self/fd/{opened}").readlink()).removeprefix(f"{table.url}/"))
+
+    monkeypatch.setattr(os, "fsync", watched)
+    for number in (1, 2):
+        entries = write(table, rows(0, 5))
+        for entry in entries:
+            assert {entry.path, f"day={entry.day}"} <= set(kept)
+        table.commit(entries, source="hub/events", number=number)
+        assert kept[-2:] == [f"_delta_log/{number - 1:020}.json", "_delta_log"]
+    kept.clear()
+    table.compact()
+    assert {path.rpartition("/")[2] for path in table.file_uris()} <= {path.rpartition("/")[2] for path in kept}
+    assert kept[-1] == "_delta_log"

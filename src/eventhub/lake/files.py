@@ -5,6 +5,7 @@ A file's entry has its statistics, which are taken from what was written, so tha
 
 from __future__ import annotations
 
+import os
 import time
 import uuid
 from collections.abc import Iterable, Iterator
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyarrow import fs
 
-__all__ = ["FileEntry", "read_day_file", "told_columns", "write_day_files"]
+__all__ = ["FileEntry", "keep", "read_day_file", "told_columns", "write_day_files"]
 
 ROWS_PER_GROUP: Final = 131_072
 ROWS_PER_FILE: Final = 2_000_000
@@ -92,6 +93,20 @@ def read_day_file(filesystem: fs.FileSystem, root: str, path: str, schema: pa.Sc
             yield pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
+def keep(filesystem: fs.FileSystem, files: Iterable[str], folders: Iterable[str]) -> None:
+    """See that files, and their names in their folders, outlast a loss of power; object stores do so by themselves."""
+    from pyarrow import fs
+
+    if not isinstance(filesystem, fs.LocalFileSystem):
+        return
+    for path in (*files, *folders):
+        opened = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(opened)
+        finally:
+            os.close(opened)
+
+
 def _by_day(batch: pa.RecordBatch) -> Iterator[tuple[date, pa.RecordBatch]]:
     import pyarrow.compute as pc
 
@@ -145,6 +160,7 @@ class _DayFile:
 
         self.write_group()
         self._writer.close()
+        keep(self._filesystem, [self._whole], [self._whole.rpartition("/")[0]])
         size = self._filesystem.get_file_info(self._whole).size
         with self._filesystem.open_input_file(self._whole) as file:
             stats = _statistics(parquet.ParquetFile(file).metadata)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from eventhub.errors import StoreBusy
 from eventhub.lake.datasets import DAY
-from eventhub.lake.files import FileEntry, told_columns
+from eventhub.lake.files import FileEntry, keep, told_columns
 from eventhub.lake.object_stores import S3, s3_filesystem
 
 if TYPE_CHECKING:
@@ -131,7 +131,16 @@ class LakeTable:
                 if not self._has_moved(table):
                     raise
             else:
+                self._keep_log(table)
                 return True
+
+    def _keep_log(self, before: DeltaTable | None) -> None:
+        """What was committed since is on the disk, not only on its way there: others let go of rows because of it."""
+        filesystem, root = self.filesystem()
+        log = f"{root}/_delta_log"
+        first = 0 if before is None else before.version() + 1
+        versions = range(first, self.open().version() + 1)
+        keep(filesystem, [f"{log}/{version:020}.json" for version in versions], [log])
 
     def _commit(
         self, table: DeltaTable | None, entries: Sequence[FileEntry], days: Collection[str], named: CommitProperties
@@ -143,9 +152,9 @@ class LakeTable:
             for entry in entries
         ]
         schema = _delta_schema(self.schema)
+        # A retry would come behind whoever was first, and not see what that one has committed or taken away: we look.
+        named.max_commit_retries = 0
         if table is None:
-            # A retry would come behind whoever was first, and add its files whatever number that one has committed.
-            named.max_commit_retries = 0
             create_table_with_add_actions(
                 self.url,
                 schema,
@@ -190,9 +199,15 @@ class LakeTable:
         if not self.exists:
             return {}
         within = None if days is None else [(DAY, "in", sorted(days))]
-        return self.open().optimize.compact(
+        before = self.open()
+        told = self.open().optimize.compact(
             partition_filters=within, max_concurrent_tasks=1, writer_properties=WriterProperties(compression="ZSTD")
         )
+        filesystem, root = self.filesystem()
+        new = _paths(self.open()) - _paths(before)
+        keep(filesystem, [f"{root}/{path}" for path in new], {f"{root}/{path.rpartition('/')[0]}" for path in new})
+        self._keep_log(before)
+        return told
 
     def crowded_days(self, *, many: int, small: int) -> list[str]:
         """The days that have at least so ``many`` files that are ``small``, in bytes."""
@@ -229,6 +244,10 @@ def _named(sources: Sequence[str], number: int, about: Mapping[str, Any]) -> Com
         app_transactions=[Transaction(source, number, now) for source in sources],
         custom_metadata={"eventhub": {"copy": f"{sources[0]}#{number}", **about}},
     )
+
+
+def _paths(table: DeltaTable) -> set[str]:
+    return set(table.get_add_actions(flatten=True)["path"].to_pylist())
 
 
 def _leaving(table: DeltaTable, days: Collection[str]) -> list[RemoveAction]:
