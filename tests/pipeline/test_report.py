@@ -155,6 +155,23 @@ def test_whatever_names_and_errors_say_is_text(lake: Lake, tmp_path: Path) -> No
     assert all(hostile in "".join(found.texts) for hostile in HOSTILE[:5])
 
 
+def test_what_was_before_and_who_did_little_is_told(tmp_path: Path) -> None:
+    """A queue may be full since long before the report begins, and a stale worker is one of those who did least."""
+    made = Lake(str(tmp_path / "lake"))
+    day = LAST.date()
+    busy = [counted("worker", f"w{number}", day, attempts=100, last_seen=LAST) for number in range(60)]
+    gone = [counted("worker", "gone", day, attempts=1, last_seen=LAST - timedelta(hours=9))]
+    put(made, "marts/daily", [counted("all", "", day, published=1), *busy, *gone])
+    put(made, "marts/hourly", [{**counted("all", "", day, published=1), "hour": LAST}])
+    before = LAST - timedelta(days=40)
+    full = {"hour": before, "queue": "full", "entered": 9, "left": 2, "depth": 7, "day": before.date()}
+    put(made, "marts/queue_depth", [full])
+    figures = write_report(made, tmp_path / "report.html", days=2)
+    assert [(depth.queue, depth.depths) for depth in figures.depths] == [("full", [7])]
+    assert [one.name for one in figures.workers if one.stale] == ["gone"]
+    assert len(figures.workers) == 51
+
+
 def test_of_many_days_the_days_are_told(tmp_path: Path) -> None:
     lake = Lake(str(tmp_path / "lake"))
     days = [(LAST - timedelta(days=back)).date() for back in range(30)]

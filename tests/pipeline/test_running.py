@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from eventhub.errors import StoreBusy
+from eventhub.errors import StoreBusy, StoreUnavailable
 from eventhub.lake.place import Lake
 from eventhub.lake.standing import standing
 from eventhub.lake.tidying import MANY
@@ -125,6 +125,23 @@ async def test_one_runs_at_a_time_and_the_other_tries_again_later(store: Store, 
     await asyncio.wait_for(repeating, 30)
     assert isinstance(seen[0], StoreBusy)
     assert isinstance(seen[-1], Run)
+
+
+async def test_a_lake_that_is_away_ends_no_more_than_one_run(store: Store, lake: Lake) -> None:
+    in_the_way = Path(lake.url)
+    in_the_way.write_text("no directory")  # noqa: ASYNC240 - nobody waits
+    pipeline = Pipeline(store, lake, spark=no_spark, teller=Told(), stages=("copy",))
+    seen: list[Run | Exception] = []
+
+    def done(one: Run | Exception) -> None:
+        seen.append(one)
+        in_the_way.unlink() if len(seen) == 1 else pipeline.stop.set()
+
+    await asyncio.wait_for(pipeline.again_and_again(0.0, done), 30)
+    assert isinstance(seen[0], StoreUnavailable)
+    assert str(seen[0]).startswith(f"The lake {lake.url} cannot be used (")
+    assert isinstance(seen[1], Run)
+    assert (seen[1].finished, seen[1].rows) == (True, 60)
 
 
 async def test_days_with_many_small_files_are_put_together(store: Store, lake: Lake) -> None:

@@ -152,7 +152,9 @@ def payloads(events: list[Any]) -> Counter[bytes]:
 
 
 def test_events_go_the_whole_way(spark: "SparkSession", store_url: str, tmp_path: Path) -> None:
+    spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")  # somebody's own settings; days are those of UTC
     asyncio.run(_whole_way(spark, store_url, Lake(str(tmp_path / "lake"))))
+    spark.conf.set("spark.sql.session.timeZone", "UTC")
 
 
 async def _whole_way(spark: "SparkSession", url: str, lake: Lake) -> None:
@@ -167,6 +169,8 @@ async def _whole_way(spark: "SparkSession", url: str, lake: Lake) -> None:
         assert figures["failed"]
         assert figures["dead"]
         assert await asyncio.to_thread(told, spark, lake) == figures
+        hours = lake.derived("marts/hourly", DERIVED["marts/hourly"]).open().to_pyarrow_table(columns=["hour", "day"])
+        assert [row["hour"].date() for row in hours.to_pylist()] == hours["day"].to_pylist()
         assert (await pipeline.once()).rows == 0, "there is nothing new"
 
         before = {event.id: event for event in await store.events(EventFilter(limit=10_000))}

@@ -81,6 +81,7 @@ def update(
 
     ``source`` names the hub and where its positions come from. ``progress`` is told of each table before it is made.
     """
+    spark.conf.set("spark.sql.session.timeZone", "UTC")  # hours and days are those of UTC, whatever Spark was told
     known: dict[int, Touched | None] = {}
     done: list[Updated] = []
 

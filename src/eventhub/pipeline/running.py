@@ -19,6 +19,7 @@ import msgspec
 from eventhub.errors import StoreBusy, StoreUnavailable
 from eventhub.lake.standing import LOCK
 from eventhub.lake.tidying import Tidied, tidy
+from eventhub.lake.troubles import told
 from eventhub.pipeline.baseline import baseline_name, intend_baseline
 from eventhub.pipeline.deriving import DERIVED, Updated, position_of, update
 from eventhub.pipeline.extraction import Copied, Extraction
@@ -116,7 +117,7 @@ class Pipeline:
             "tidy": self._tidy,
         }
         async with hold(self._store, LOCK) as held:
-            with suppress(_StoppedError):
+            with suppress(_StoppedError), told(self._lake.url):
                 for stage in STAGES:
                     if stage in self._stages:
                         self._go_on()
@@ -134,7 +135,7 @@ class Pipeline:
     async def again_and_again(self, interval: float, done: Callable[[Run | Exception], None]) -> None:
         """Run after run until it is stopped, each begun ``interval`` seconds after the last has ended.
 
-        A database that is away, or another process at work, ends no more than one run.
+        A database or lake that is away, or another process at work, ends no more than one run.
         """
         while not self.stop.is_set():
             try:

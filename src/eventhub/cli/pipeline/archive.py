@@ -51,7 +51,10 @@ def archive(
                         _tell(day, dry_run=dry_run)
         return days
 
-    days = asyncio.run(work())
+    from eventhub.lake.troubles import told
+
+    with told(settings.lake):
+        days = asyncio.run(work())
     if options.json:
         document({"dry_run": dry_run, "days": days})
     else:

@@ -42,16 +42,13 @@ def report(
         raise SettingsError(f"--days is {days}; give a number from 1 to {MOST_DAYS:,}.")
     needs_spark()
     from eventhub.lake.place import Lake
+    from eventhub.lake.troubles import told
     from eventhub.pipeline.report import write_report
 
     settings = common.load().settings
-    figures = write_report(
-        Lake(settings.lake),
-        out,
-        days=days,
-        stale_after=length("stale", stale),
-        subscribers=asyncio.run(_names(settings)),
-    )
+    subscribers, after = asyncio.run(_names(settings)), length("stale", stale)
+    with told(settings.lake):
+        figures = write_report(Lake(settings.lake), out, days=days, stale_after=after, subscribers=subscribers)
     if common.json:
         document(figures)
         return

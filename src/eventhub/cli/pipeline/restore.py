@@ -43,7 +43,10 @@ def restore(
         async with open_existing(settings) as store:
             return [await run(store, settings.db, Lake(settings.lake), each) for each in days]
 
-    done = asyncio.run(work())
+    from eventhub.lake.troubles import told
+
+    with told(settings.lake):
+        done = asyncio.run(work())
     if options.json:
         document({"days": done})
         return

@@ -22,9 +22,11 @@ def status(*, options: LakeOptions | None = None) -> None:
     needs_spark()
     from eventhub.lake.place import Lake
     from eventhub.lake.standing import standing
+    from eventhub.lake.troubles import told
 
     lake = Lake(options.load().settings.lake)
-    found = with_store(options, lambda store: standing(store, lake))
+    with told(lake.url):
+        found = with_store(options, lambda store: standing(store, lake))
     if options.json:
         document(found)
         return

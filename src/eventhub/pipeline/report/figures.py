@@ -130,6 +130,7 @@ def read_figures(
     by_dimension: dict[str, Rows] = defaultdict(list)
     for row in daily:
         by_dimension[row["dimension"]].append(row)
+    workers = _judged(_summaries(by_dimension.pop("worker", []), most=None), stale_after)
     summaries = {name: _summaries(rows) for name, rows in by_dimension.items()}
     total = summaries["all"][0] if summaries.get("all") else _summary("", [])
     return Figures(
@@ -145,8 +146,8 @@ def read_figures(
         queues=summaries.get("queue", []),
         tags=summaries.get("tag", []),
         subscribers=_named(summaries.get("subscriber", []), subscribers or {}),
-        workers=_judged(summaries.get("worker", []), stale_after),
-        depths=_depths(_read(lake, "marts/queue_depth", since=first), [moment.at for moment in moments]),
+        workers=[*workers[:MOST_NAMES], *[one for one in workers[MOST_NAMES:] if one.stale][:MOST_NAMES]],
+        depths=_depths(_read(lake, "marts/queue_depth", since=date.min), [moment.at for moment in moments]),
         dead=_dead(_read(lake, "marts/dead_triage", since=first)),
         keys=_keys(_read(lake, "marts/hot_keys", since=first)),
     )
@@ -196,13 +197,13 @@ def _counts(rows: Sequence[Mapping[str, Any]]) -> dict[str, int]:
     return {name: sum(row[name] or 0 for row in rows) for name in COUNTS}
 
 
-def _summaries(rows: Rows) -> list[Summary]:
+def _summaries(rows: Rows, *, most: int | None = MOST_NAMES) -> list[Summary]:
     """By name, the busiest first."""
     named: dict[str, Rows] = defaultdict(list)
     for row in rows:
         named[row["name"] or ""].append(row)
     found = [_summary(name, of_name) for name, of_name in named.items()]
-    return sorted(found, key=lambda one: (-one.counts["published"] - one.counts["attempts"], one.name))[:MOST_NAMES]
+    return sorted(found, key=lambda one: (-one.counts["published"] - one.counts["attempts"], one.name))[:most]
 
 
 def _summary(name: str, rows: Rows) -> Summary:
@@ -240,7 +241,7 @@ def _judged(found: list[Summary], stale_after: timedelta) -> list[Summary]:
 
 
 def _depths(rows: Rows, times: Sequence[datetime]) -> list[Depth]:
-    """At each of the times; where nothing is said, it is as it was before."""
+    """At each of the times; where nothing is said, it is as it was before, also long before the first of them."""
     by_queue: dict[str, dict[datetime, int]] = defaultdict(dict)
     whole_days = len(times) > 1 and times[1] - times[0] >= timedelta(days=1)
     for row in sorted(rows, key=_at):
@@ -248,7 +249,8 @@ def _depths(rows: Rows, times: Sequence[datetime]) -> list[Depth]:
         by_queue[row["queue"] or ""][hour.replace(hour=0) if whole_days else hour] = row["depth"] or 0
     found = []
     for queue, known in sorted(by_queue.items()):
-        depth, depths = 0, []
+        depths: list[int] = []
+        depth = next((known[hour] for hour in reversed(known) if not times or hour < times[0]), 0)
         for time in times:
             depth = known.get(time, depth)
             depths.append(depth)
