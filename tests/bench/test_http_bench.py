@@ -299,7 +299,7 @@ def test_http_workloads_are_chosen_by_their_own_names():
     [
         (["--connections", "0"], "connections is 0; give 1 or more."),
         (["--workers", "0"], "workers is 0; give 1 or more."),
-        (["--held-snapshot"], "A held snapshot is not measured over HTTP"),
+        (["--held-snapshot"], "A held snapshot is only measured without HTTP and Spark"),
     ],
 )
 def test_a_wrong_call_says_what_would_work(capsys, arguments, said):

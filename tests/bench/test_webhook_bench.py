@@ -215,9 +215,9 @@ def test_webhook_workloads_are_chosen_by_their_own_names():
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--http"], "Give --http or --webhooks"),
+        (["--http"], "Give --http, --webhooks or --pipeline"),
         (["--subscribers", "0"], "subscribers is 0; give 1 or more."),
-        (["--held-snapshot"], "A held snapshot is not measured over HTTP"),
+        (["--held-snapshot"], "A held snapshot is only measured without HTTP and Spark"),
         (["--only", "drain"], "There is no workload drain; there are webhook-rate,"),
     ],
 )
