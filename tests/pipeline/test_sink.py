@@ -1,5 +1,6 @@
 """``write`` and ``writeStream`` to ``eventhub``: rows become events, once however often they are tried."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,9 @@ def test_a_run_that_is_repeated_publishes_what_is_missing(spark: SparkSession, s
     assert read(spark, store_url).count() == 20
     save(made.limit(20).coalesce(1), store_url)
     assert read(spark, store_url).count() == 40
+    for parts in (1, 3):
+        save(made.repartition(parts), store_url, run="weekly", idempotency="distinct")
+        assert read(spark, store_url).count() == 60
 
 
 def test_a_column_can_be_the_idempotency_key(spark: SparkSession, store_url: str) -> None:
@@ -63,34 +67,61 @@ def test_all_that_an_event_can_carry(spark: SparkSession, store_url: str) -> Non
     assert (bare.payload, bare.metadata, bare.tags, bare.priority) == ("null", None, None, 0)
 
 
+def task(url: str, texts: Sequence[str], place: str, partition: int, **options: Any) -> tuple[int, int]:
+    """What a task does with rows that say these payloads: how many there were, and how many were there before."""
+    batch = pa.RecordBatch.from_pylist([{"type": "a", "payload": text} for text in texts])
+    done = sink._publish([batch], WriteOptions(url=url, **options), place, partition)
+    return done.events, done.duplicates
+
+
 def test_a_task_that_is_tried_again_in_another_order_makes_no_doubles(store_url: str) -> None:
     publish(store_url, [])
-    batch = pa.RecordBatch.from_pylist([{"type": "a", "payload": text} for text in ("1", "2", "1")])
-    backwards = batch.take(pa.array([2, 1, 0]))
-    first = sink._publish([batch.slice(0, 2)], WriteOptions(url=store_url), "query/x/7/0")
-    second = sink._publish([backwards], WriteOptions(url=store_url), "query/x/7/0")
-    third = sink._publish([batch], WriteOptions(url=store_url), "query/x/8/0")
-    assert [(one.events, one.duplicates) for one in (first, second, third)] == [(2, 0), (3, 2), (3, 0)]
+    assert task(store_url, "12", "query/x/7", 0) == (2, 0)
+    assert task(store_url, "121", "query/x/7", 0) == (3, 2)
+    assert task(store_url, "211", "query/x/7", 0) == (3, 3)
+    assert task(store_url, "121", "query/x/8", 0) == (3, 0)
+
+
+def test_rows_that_say_the_same_in_other_partitions_are_events_of_their_own(store_url: str) -> None:
+    publish(store_url, [])
+    parts = {0: "112", 1: "123"}
+    assert [task(store_url, texts, "query/x/7", part) for part, texts in parts.items()] == [(3, 0), (3, 0)]
+    assert [task(store_url, texts, "query/x/7", part) for part, texts in parts.items()] == [(3, 3), (3, 3)]
+
+
+def test_distinct_rows_are_published_once_however_they_are_shared_out(store_url: str) -> None:
+    publish(store_url, [])
+    assert task(store_url, "123", "run/x", 0, idempotency="distinct") == (3, 0)
+    assert task(store_url, "345", "run/x", 1, idempotency="distinct") == (3, 1)
+    assert task(store_url, "123456", "run/x", 7, idempotency="distinct") == (6, 5)
+    assert task(store_url, "123456", "run/y", 7, idempotency="distinct") == (6, 0)
+
+
+def test_places_with_long_names_are_told_apart_to_their_beginnings(sqlite_path: Path) -> None:
+    publish(str(sqlite_path), [])
+    for beginning in ("monday", "tuesday"):
+        assert task(str(sqlite_path), "12", f"run/{beginning}{'-' * 80}", 0) == (2, 0)
 
 
 def test_a_stream_publishes_each_epoch_once_even_when_it_is_repeated(
     spark: SparkSession, store_url: str, tmp_path: Path
 ) -> None:
-    publish(store_url, numbered(6))
+    publish(store_url, numbered(300))
     checkpoint = tmp_path / "checkpoint"
 
-    def run() -> None:
-        source = spark.readStream.format("eventhub").options(url=store_url, columns="type,payload,queue").load()
-        derived = source.where("queue = 'default'").selectExpr("concat('derived.', type) AS type", "payload")
+    def run(parts: int) -> None:
+        options = {"url": store_url, "columns": "type,queue", "partitions": str(parts)}
+        source = spark.readStream.format("eventhub").options(**options).load()
+        derived = source.where("queue = 'default'").selectExpr("concat('derived.', type) AS type", "'0' AS payload")
         sinking = derived.writeStream.format("eventhub").options(url=store_url, queue="derived")
         sinking.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start().awaitTermination()
 
-    run()
-    assert read(spark, store_url).where("queue = 'derived'").count() == 6
+    run(2)
+    assert read(spark, store_url).where("queue = 'derived'").count() == 300
     for commit in (checkpoint / "commits").iterdir():
         commit.unlink()  # as if Spark had died between writing and committing
-    run()
-    assert read(spark, store_url).where("queue = 'derived'").count() == 6
+    run(3)  # as on a machine with more cores, and the table has grown
+    assert read(spark, store_url).where("queue = 'derived'").count() == 300
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """``spark.readStream.format("eventhub")``: everything that is committed, once, however late it was committed."""
 
 import asyncio
+import json
 import random
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,11 @@ import asyncpg
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.datasource import ReadAllAvailable
 
+from eventhub.pipeline.source.options import read_options
+from eventhub.pipeline.source.reading import StreamReader
+from eventhub.pipeline.source.tables import chosen
 from eventhub.store import open_store
 from eventhub.store.composing import Composer
 from tests.pipeline.support import numbered, publish
@@ -73,6 +78,52 @@ def test_the_log_streams_in_parts_from_the_latest(spark: SparkSession, store_url
     assert flat(stream.run()) == []
     publish(store_url, numbered(40))
     assert len(flat(stream.run())) == 40
+
+
+def test_a_range_is_shared_out_as_its_offset_says_whatever_happened_since(store_url: str) -> None:
+    published = publish(store_url, numbered(300))
+
+    def reader(partitions: str) -> StreamReader:
+        options = {"url": store_url, "table": "event_log", "columns": "event_id", "partitions": partitions}
+        return StreamReader(read_options(options), chosen("event_log", ["event_id"]))
+
+    def parts(stream: StreamReader, end: dict[str, Any]) -> list[list[int]]:
+        return [
+            sorted(number for batch in stream.read(part) for number in batch["event_id"].to_pylist())
+            for part in stream.partitions(start, json.loads(json.dumps(end)))
+        ]
+
+    first = reader("2")
+    start = first.initialOffset()
+    end = first.latestOffset(start, ReadAllAvailable())
+    shared = parts(first, end)
+    assert len([part for part in shared if part]) == 2
+    assert flat(shared) == published
+    publish(store_url, numbered(900))
+    assert parts(reader("5"), end) == shared
+
+
+def test_a_day_that_was_dropped_leaves_its_tasks_without_rows(postgres_url: str) -> None:
+    publish(postgres_url, numbered(300))
+    stream = StreamReader(
+        read_options({"url": postgres_url, "table": "event_log", "columns": "id", "partitions": "2"}),
+        chosen("event_log", ["id"]),
+    )
+    start = stream.initialOffset()
+    end = stream.latestOffset(start, ReadAllAvailable())
+    days = {relation for part in end["parts"] for relation, *_ in part[2]}
+
+    async def drop() -> None:
+        connection = await asyncpg.connect(postgres_url)
+        for day in days:
+            await connection.execute(f"DROP TABLE {day}")
+        await connection.close()
+
+    assert len(stream.partitions(start, end)) == len(end["parts"])
+    asyncio.run(drop())
+    parts = stream.partitions(start, end)
+    assert len(parts) == len(end["parts"])
+    assert [batch for part in parts for batch in stream.read(part)] == []
 
 
 def test_a_checkpoint_of_another_database_is_refused(

@@ -95,6 +95,10 @@ class Database(ABC):
         """The read in parts for tasks; without a wish as many as there are cores, and one for what is small."""
 
     @abstractmethod
+    def remaining(self, parts: Sequence[Slice]) -> list[Slice | None]:
+        """Parts that were made earlier, each in its place, without what was dropped since."""
+
+    @abstractmethod
     def read(self, part: Slice, columns: Sequence[Column]) -> Iterator[pa.RecordBatch]:
         """The rows of a part, in Arrow batches."""
 

@@ -1,9 +1,11 @@
 """Reading: a batch sees what is committed when it is planned; a stream goes on from where it stopped.
 
-    offset = {"origin": …, "position": n}     all rows below n were read, none at or above it
+    offset = {"origin": …, "position": n, "parts": […]}     all rows below n were read, none at or above it
 
 A position below the horizon stands for the same rows for ever: offsets survive restarts, and a micro-batch that is
-repeated reads the same.
+repeated reads the same. How it is shared out among tasks is in its offset, too, unless one task reads all of it: a
+table that has grown since, or a machine with more cores, would share it out otherwise, and keys that the sink derives
+would no longer be the same.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, DataSourceStreamReader, Filter, InputPartition
 from pyspark.sql.streaming.datasource import (
@@ -22,7 +25,7 @@ from pyspark.sql.streaming.datasource import (
 
 from eventhub.errors import SchemaMismatch
 from eventhub.pipeline.source.conditions import asked, pushed
-from eventhub.pipeline.source.database import Slice, Visible, open_database
+from eventhub.pipeline.source.database import Blocks, Slice, Visible, open_database
 from eventhub.pipeline.source.options import ReadOptions
 from eventhub.pipeline.source.tables import Column
 from eventhub.store.opening import shown
@@ -33,7 +36,7 @@ Offset = dict[str, Any]
 
 
 class Part(InputPartition):
-    """What one task reads."""
+    """What one task reads; nothing, where all of it is gone."""
 
     def __init__(self, part: Slice | None) -> None:
         super().__init__(part)
@@ -92,9 +95,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802 - Spark's name
         first = self._position(start)
         last = self._database.horizon(self._options.table) if self._target is None else self._target
-        if isinstance(limit, ReadMaxRows) and first < last:
+        if first >= last:
+            return start
+        if isinstance(limit, ReadMaxRows):
             last = self._database.after(self._options.table, first, last, limit.max_rows)
-        return {**start, "position": max(first, last)}
+        parts = self._database.slices(self._whole(first, last), self._options.partitions)
+        end: Offset = {"origin": start["origin"], "position": last}
+        return end if len(parts) == 1 else {**end, "parts": [_kept(part) for part in parts]}
 
     def reportLatestOffset(self) -> Offset:  # noqa: N802 - Spark's name
         return {"origin": self._checked_origin(), "position": self._database.horizon(self._options.table)}
@@ -103,11 +110,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         first, last = self._position(start), self._position(end)
         if first >= last:
             return []
-        whole = Slice(self._options.table, Visible(first, last), asked(self._options))
-        return [Part(part) for part in self._database.slices(whole, self._options.partitions)]
+        whole = self._whole(first, last)
+        parts = [_found(part, whole) for part in end.get("parts", ())]
+        return [Part(part) for part in self._database.remaining(parts or [whole])]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        if partition.value is None:
+            return iter(())
         return open_database(self._options.url).read(partition.value, self._columns)
+
+    def _whole(self, first: int, last: int) -> Slice:
+        return Slice(self._options.table, Visible(first, last), asked(self._options))
 
     def _checked_origin(self) -> str:
         if not self._origin:
@@ -123,3 +136,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 "Give the url that the query was started with, or start it with a new checkpoint."
             )
         return int(offset["position"])
+
+
+def _kept(part: Slice) -> list[Any]:
+    """A part as its offset has it; conditions are the query's own."""
+    return [part.visible.first, part.visible.last, [list(msgspec.structs.astuple(one)) for one in part.blocks]]
+
+
+def _found(kept: list[Any], whole: Slice) -> Slice:
+    first, last, blocks = kept
+    return Slice(whole.table, Visible(first, last), whole.conditions, tuple(Blocks(*one) for one in blocks))

@@ -3,6 +3,11 @@
 Which rows are the same again is told by their idempotency keys. Where a row brings none, one is derived from where the
 row comes from – the query and epoch, or the run, and the partition – and from what it says; of rows in one partition
 that say the same, each counts. A task that is tried again, also in another order, so finds its rows published already.
+
+The partition has to be in the key: a task that finds its row published cannot know whether that was this row, or one in
+another partition that says the same, and the second must not be lost. So whoever repeats must share the rows out as
+before. Our streams do, because their offsets say how. Where that cannot be had, and rows are all different or need not
+be told apart, ``distinct`` leaves the partition out.
 """
 
 from __future__ import annotations
@@ -42,6 +47,8 @@ _COLUMNS: Final[dict[str, tuple[type[DataType], ...]]] = {
     "deliver_at": (TimestampType,),
 }
 _NEEDED: Final = ("type", "payload")
+KEYWORDS: Final = ("derived", "distinct", "none")
+"""What ``idempotency`` may be besides a column."""
 AT_A_TIME: Final = 256
 
 
@@ -56,11 +63,11 @@ class Written(WriterCommitMessage):
 def check_columns(schema: StructType, options: WriteOptions) -> None:
     """Say before anything is written what the rows lack, or have too much."""
     found = {field.name: field.dataType for field in schema.fields}
-    keyed = options.idempotency not in ("derived", "none")
+    keyed = options.idempotency not in KEYWORDS
     if keyed and not isinstance(found.pop(options.idempotency, None), StringType):
         raise SettingsError(
             f"idempotency is {options.idempotency!r}, and there is no such column of strings; "
-            "name a column, or give derived or none."
+            f"name a column, or give {', '.join(KEYWORDS[:-1])} or {KEYWORDS[-1]}."
         )
     missing = [name for name in _NEEDED if name not in found]
     if missing:
@@ -88,7 +95,7 @@ class BatchWriter(DataSourceArrowWriter):
         self._run = options.run or uuid4().hex
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        return _publish(iterator, self._options, f"run/{self._run}/{_context().partitionId()}")
+        return _publish(iterator, self._options, f"run/{self._run}", _context().partitionId())
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
@@ -102,7 +109,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
         query, epoch = context.getLocalProperty(_QUERY), context.getLocalProperty(_EPOCH)
         if query is None or epoch is None:
             raise EventHubError("Spark did not say which query and epoch this is; nothing was published.")
-        return _publish(iterator, self._options, f"query/{query}/{epoch}/{context.partitionId()}")
+        return _publish(iterator, self._options, f"query/{query}/{epoch}", context.partitionId())
 
 
 def _context() -> TaskContext:
@@ -112,14 +119,13 @@ def _context() -> TaskContext:
     return context
 
 
-def _publish(batches: Iterable[pa.RecordBatch], options: WriteOptions, place: str) -> Written:
-    return asyncio.run(_published(batches, options, place))
+def _publish(batches: Iterable[pa.RecordBatch], options: WriteOptions, place: str, partition: int) -> Written:
+    return asyncio.run(_published(batches, options, _Keys(options.idempotency, place, partition)))
 
 
-async def _published(batches: Iterable[pa.RecordBatch], options: WriteOptions, place: str) -> Written:
+async def _published(batches: Iterable[pa.RecordBatch], options: WriteOptions, keys: _Keys) -> Written:
     """While one batch is being stored, the next one is made ready."""
     composer = Composer(options.queue, max_attempts=options.max_attempts)
-    keys = _Keys(options.idempotency, place)
     events = duplicates = 0
     async with open_store(options.url) as store:
         storing: asyncio.Task[list[Any]] | None = None
@@ -185,10 +191,12 @@ def _metadata(value: Any) -> Any:
 class _Keys:
     """Idempotency keys: from a column, or derived."""
 
-    def __init__(self, idempotency: str, place: str) -> None:
-        self._column = None if idempotency in ("derived", "none") else idempotency
+    def __init__(self, idempotency: str, place: str, partition: int) -> None:
+        self._column = None if idempotency in KEYWORDS else idempotency
         self._derives = idempotency != "none"
-        self._place = place.encode()[-64:]
+        self._counts = idempotency != "distinct"
+        whose = f"{place}/{partition}" if self._counts else place
+        self._place = blake2b(whose.encode(), digest_size=32).digest()
         self._seen: set[bytes] = set()  # of every row of the task, so it is kept small
         self._again: Counter[bytes] = Counter()
 
@@ -201,6 +209,8 @@ class _Keys:
         if not self._derives or row.get("idempotency_key") is not None:
             return None
         said = blake2b(msgspec.json.encode(row), digest_size=16, key=self._place).digest()
+        if not self._counts:
+            return f"spark-{said.hex()}"
         if said not in self._seen:
             self._seen.add(said)
             return f"spark-{said.hex()}"

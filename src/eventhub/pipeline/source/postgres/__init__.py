@@ -111,11 +111,22 @@ class PostgresDatabase(Database):
 
     def layout(self, parts: Sequence[Slice]) -> tuple[str, ...]:
         read = {blocks.relation for part in parts for blocks in part.blocks}
-        if not read:
-            return ()
+        return tuple(node for node in self._nodes() if node.rpartition("=")[0] in read) if read else ()
+
+    def remaining(self, parts: Sequence[Slice]) -> list[Slice | None]:
+        """Days that were archived took their relations with them."""
+        if not any(part.blocks for part in parts):
+            return list(parts)
+        there = {node.rpartition("=")[0] for node in self._nodes()}
+        found: list[Slice | None] = []
+        for part in parts:
+            blocks = tuple(one for one in part.blocks if one.relation in there)
+            found.append(Slice(part.table, part.visible, part.conditions, blocks) if blocks else None)
+        return found
+
+    def _nodes(self) -> list[str]:
         with connected(self.url) as connection:
-            nodes = [str(row[0]) for row in _rows(connection, SQL.file_nodes)]
-        return tuple(node for node in nodes if node.rpartition("=")[0] in read)
+            return [str(row[0]) for row in _rows(connection, SQL.file_nodes)]
 
     def slices(self, whole: Slice, partitions: int | None) -> list[Slice]:
         with connected(self.url) as connection:

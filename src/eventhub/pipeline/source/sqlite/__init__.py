@@ -95,6 +95,9 @@ class SqliteDatabase(Database):
         bounds = [first + (last - first) * place // wanted for place in range(wanted + 1)]
         return [Slice(whole.table, Visible(low, high), whole.conditions) for low, high in pairwise(bounds)]
 
+    def remaining(self, parts: Sequence[Slice]) -> list[Slice | None]:
+        return list(parts)
+
     def read(self, part: Slice, columns: Sequence[Column]) -> Iterator[pa.RecordBatch]:
         schema = arrow_schema(columns)
         query, values = _select(part, columns)
