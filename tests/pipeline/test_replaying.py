@@ -150,6 +150,25 @@ def test_what_fits_all_that_is_given_is_counted(spark: "SparkSession", sqlite_pa
     assert count(spark, Lake(f"{lake.url}/empty"), Chosen(), "r") == {}
 
 
+def test_keys_that_look_like_those_of_a_replay_are_none(spark: "SparkSession", sqlite_path: Path, lake: Lake) -> None:
+    (first,) = filled(str(sqlite_path), lake, {"type": "a", "payload": 1})
+    keys = ("replay/foo/abc", f"replay/foo/{first}", "replay/foo/")
+    filled(str(sqlite_path), lake, *({"type": "b", "payload": 1, "idempotency_key": key} for key in keys))
+    assert count(spark, lake, Chosen(), "foo") == {"b": 3, "a": 1}
+    assert replay(spark, lake, Chosen(types=("b",)), Order(url=str(sqlite_path), name="foo")) == Replayed(3, 0)
+
+
+def test_a_condition_that_fails_on_an_event_says_so(spark: "SparkSession", sqlite_path: Path, lake: Lake) -> None:
+    filled(str(sqlite_path), lake, *({"type": "a", "payload": {"total": total}} for total in (12.5, 200, "much")))
+    order = Order(url=str(sqlite_path), name="r")
+    sound = Chosen(where="try_cast(get_json_object(payload, '$.total') AS double) > 100")
+    assert count(spark, lake, sound, "r") == {"a": 1}
+    wrong = Chosen(where="get_json_object(payload, '$.total') > 100")
+    for act in (lambda: count(spark, lake, wrong, "r"), lambda: replay(spark, lake, wrong, order)):
+        with pytest.raises(SettingsError, match=r"^--where .*CAST_INVALID_INPUT.*try_cast.*\Z"):
+            act()
+
+
 def test_a_replay_is_completed_not_repeated(spark: "SparkSession", store_url: str, lake: Lake) -> None:
     events = [
         {"type": f"kind.{n % 3}", "payload": {"n": n, "text": "ü"}, "ordering_key": f"k{n % 5}"} for n in range(40)

@@ -19,7 +19,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as f
 
 from eventhub import errors
-from eventhub.errors import SettingsError
+from eventhub.core.events import REPLAY_OF
+from eventhub.errors import EventHubError, SettingsError
 from eventhub.pipeline.frames import frame
 from eventhub.pipeline.replaying.publishing import COLUMNS, Order, key_prefix, republish
 
@@ -32,6 +33,8 @@ __all__ = ["Chosen", "Order", "Replayed", "check_name", "count", "replay"]
 
 _NAME: Final = re.compile(r"[A-Za-z0-9._:-]{1,100}\Z")
 _WORDS: Final = re.compile(r"^eventhub\.errors\.(\w+): (.+)$", re.MULTILINE)
+_DATA: Final = "22"
+"""How Spark's states begin when a value is not as an expression needs it."""
 _COUNTS: Final = "events long, duplicates long"
 
 
@@ -63,7 +66,10 @@ def check_name(name: str) -> str:
 def count(spark: SparkSession, lake: Lake, chosen: Chosen, name: str) -> dict[str, int]:
     """How many events are still to be replayed, by type, the most frequent first."""
     left, _ = _left(spark, lake, chosen, name)
-    rows = left.groupBy("type").count().collect()
+    try:
+        rows = left.groupBy("type").count().collect()
+    except PySparkException as error:
+        raise _ours(error) from None
     return dict(sorted(((row["type"], row["count"]) for row in rows), key=lambda pair: (-pair[1], pair[0])))
 
 
@@ -91,10 +97,18 @@ def replay(spark: SparkSession, lake: Lake, chosen: Chosen, order: Order, *, rat
 
 
 def _ours(error: PySparkException) -> Exception:
-    """What a task said, in its own words if they are ours."""
+    """What a task said, in its own words if they are ours; of Spark's, those that tell what happened."""
     found = _WORDS.search(str(error))
     kind = None if found is None else getattr(errors, found[1], None)
-    return error if found is None or kind is None else cast("Exception", kind(found[2]))
+    if found is not None and kind is not None:
+        return cast("Exception", kind(found[2]))
+    if (error.getSqlState() or "").startswith(_DATA):
+        return SettingsError(f"--where fails on an event: {_first_line(error)}")
+    return EventHubError(f"Spark could not do it: {_first_line(error)}")
+
+
+def _first_line(error: PySparkException) -> str:
+    return (str(error).strip().splitlines() or [""])[0]
 
 
 def _selected(spark: SparkSession, lake: Lake, chosen: Chosen) -> DataFrame:
@@ -105,8 +119,7 @@ def _selected(spark: SparkSession, lake: Lake, chosen: Chosen) -> DataFrame:
         try:
             events = events.where(chosen.where)
         except PySparkException as error:
-            told = (str(error).strip().splitlines() or [""])[0]
-            raise SettingsError(f"--where is no condition on events: {told}") from None
+            raise SettingsError(f"--where is no condition on events: {_first_line(error)}") from None
     return events
 
 
@@ -114,12 +127,15 @@ def _left(spark: SparkSession, lake: Lake, chosen: Chosen, name: str) -> tuple[D
     """The chosen events that the lake does not know as replayed under this name, and those that it does.
 
     Keys in the database keep the others from being published twice; an event that was archived since has none. Nor does
-    a replay replay its own events.
+    a replay replay its own events, which also say in their metadata what their key says: anybody may choose such a key.
     """
-    keys = frame(spark, lake.dataset("events"), columns=["idempotency_key"])
-    own = f.startswith(f.col("idempotency_key"), f.lit(key_prefix(name)))
-    done = keys.where(own).select(f.substring_index("idempotency_key", "/", -1).cast("long").alias("id")).distinct()
-    wanted = _selected(spark, lake, chosen).where(f.coalesce(~own, f.lit(True)))
+    keys = frame(spark, lake.dataset("events"), columns=["idempotency_key", "metadata"])
+    replayed = f.get_json_object("metadata", f"$.{REPLAY_OF}")
+    own = f.startswith(f.col("idempotency_key"), f.lit(key_prefix(name))) & (
+        f.col("idempotency_key") == f.concat(f.lit(key_prefix(name)), replayed)
+    )
+    done = keys.where(own).select(replayed.try_cast("long").alias("id")).distinct()
+    wanted = _selected(spark, lake, chosen).where(~f.coalesce(own, f.lit(False)))
     return wanted.join(done, "id", "left_anti"), wanted.join(done, "id", "left_semi")
 
 
