@@ -16,6 +16,14 @@ from tests.ready_databases import create_ready_database
 _numbers = itertools.count(1)
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests that need the machine run one after the other: those with Spark in one line, all others in another."""
+    for item in items:
+        if item.get_closest_marker("alone"):
+            line = "spark" if "spark" in getattr(item, "fixturenames", ()) else "others"
+            item.add_marker(pytest.mark.xdist_group(line))
+
+
 @pytest.fixture(scope="session")
 def postgres() -> Iterator[PostgresCluster]:
     """The cluster of this test process, started when the first test asks for it. It runs without fsync."""
