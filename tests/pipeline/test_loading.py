@@ -1,7 +1,9 @@
 """Loading: rows come into the hub as they were, each once, and the hub goes on behind them."""
 
+import asyncio
 from pathlib import Path
 
+import asyncpg
 import pyarrow as pa
 import pytest
 
@@ -59,6 +61,33 @@ def test_ids_of_messages_that_are_in_the_log_are_not_given_to_events(store_url: 
     entry = {"id": [9], "event_id": [5], "delivery_id": [41], "action": ["COMPLETED"], "created_at": [day]}
     assert load(store_url, "event_log", pa.table(entry).to_batches()) == 1
     assert publish(store_url, numbered(1)) == [42]
+
+
+@pytest.mark.parametrize("sequences", [("ids", "event_log_id_seq"), ("event_log_id_seq", "ids")])
+def test_who_has_taken_one_number_and_wants_the_other_is_not_waited_for_in_a_circle(
+    postgres_url: str, sequences: tuple[str, str]
+) -> None:
+    day = pa.scalar(1_700_000_000_000_000, pa.timestamp("us", tz="UTC"))
+    entry = {"id": [9], "event_id": [5], "delivery_id": [41], "action": ["COMPLETED"], "created_at": [day]}
+
+    waiting = """SELECT EXISTS (SELECT FROM pg_locks l JOIN pg_database d ON d.oid = l.database
+                                WHERE d.datname = current_database() AND NOT l.granted)"""
+
+    async def work() -> int:
+        publisher, watcher = await asyncpg.connect(postgres_url), await asyncpg.connect(postgres_url)
+        async with publisher.transaction():
+            await publisher.fetchval("SELECT nextval($1::text::regclass)", f"eventhub.{sequences[0]}")
+            loading = asyncio.create_task(
+                asyncio.to_thread(load, postgres_url, "event_log", pa.table(entry).to_batches())
+            )
+            while not await watcher.fetchval(waiting):
+                assert not loading.done()
+            await publisher.fetchval("SELECT nextval($1::text::regclass)", f"eventhub.{sequences[1]}")
+        await publisher.close()
+        await watcher.close()
+        return await loading
+
+    assert asyncio.run(work()) == 1
 
 
 def test_rows_that_the_lake_has_are_below_every_range(postgres_url: str, made: dict[Dataset, pa.Table]) -> None:

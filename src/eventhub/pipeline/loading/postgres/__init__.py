@@ -63,9 +63,9 @@ class PostgresTarget(Target):
             return 0
         if dataset == "event_log":
             self._make_days(rows)
+        self._pass_ids(dataset, rows)
         with self._transaction():
             self._rows(SQL.alone)
-            self._pass_ids(dataset, rows)
             self._copy(f"loading_{dataset}", rows)
             self._run(_ANALYZE[dataset])
             inserted = self._run(_INSERT[dataset].format(copied="true" if copied else "false"))
@@ -74,8 +74,7 @@ class PostgresTarget(Target):
 
     def append(self, events: pa.RecordBatch, entries: pa.RecordBatch, *, ids: int) -> int:
         self._make_days(entries)
-        with self._transaction():
-            first, first_entry = self._moved(ids=ids, entries=entries.num_rows)
+        first, first_entry = self._moved(ids=ids, entries=entries.num_rows)
         with self._transaction():  # another one: nobody waits for ids while rows are copied
             self._copy("events", moved_on(events, first), schema="eventhub")
             self._copy("event_log", moved_on(entries, first, first_entry=first_entry), schema="eventhub")
@@ -110,19 +109,26 @@ class PostgresTarget(Target):
             self._moved(past_id=last_id, past_entry=last_entry)
 
     def _moved(self, *, ids: int = 0, entries: int = 0, past_id: int = 0, past_entry: int = 0) -> tuple[int, int]:
-        """Move the sequences on; returns where they stood. Inside a transaction, which holds them."""
-        self._next_id = self._value(SQL.next_id)
-        self._next_entry = self._value(SQL.next_entry)
+        """Move the sequences on; returns where they stood.
+
+        Each in a transaction of its own: who publishes takes ids before entries, and a fan-out entries before ids, so
+        that whoever held both would keep one of them waiting in a circle.
+        """
+        self._next_id, self._next_entry = self._value(SQL.next_id), self._value(SQL.next_entry)
         if not (ids or entries) and past_id < self._next_id and past_entry < self._next_entry:
             return self._next_id, self._next_entry
-        self._run(SQL.hold_ids)
-        self._run(SQL.hold_entries)
-        first_id, first_entry = self._value(SQL.next_id), self._value(SQL.next_entry)
-        self._next_id, self._next_entry = max(first_id + ids, past_id + 1), max(first_entry + entries, past_entry + 1)
-        if self._next_id > first_id:
-            self._rows(SQL.set_ids.format(last=self._next_id - 1))
-        if self._next_entry > first_entry:
-            self._rows(SQL.set_entries.format(last=self._next_entry - 1))
+        with self._transaction():
+            self._run(SQL.hold_ids)
+            first_id = self._value(SQL.next_id)
+            self._next_id = max(first_id + ids, past_id + 1)
+            if self._next_id > first_id:
+                self._rows(SQL.set_ids.format(last=self._next_id - 1))
+        with self._transaction():
+            self._run(SQL.hold_entries)
+            first_entry = self._value(SQL.next_entry)
+            self._next_entry = max(first_entry + entries, past_entry + 1)
+            if self._next_entry > first_entry:
+                self._rows(SQL.set_entries.format(last=self._next_entry - 1))
         return first_id, first_entry
 
     @contextmanager
