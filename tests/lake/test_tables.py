@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
-from eventhub.errors import StoreBusy
+from eventhub.errors import SettingsError, StoreBusy
 from eventhub.lake import files
 from eventhub.lake.datasets import schema_of
 from eventhub.lake.files import FileEntry, write_day_files
@@ -272,3 +272,9 @@ def test_what_is_committed_is_on_the_disk(table: LakeTable, monkeypatch: pytest.
     table.compact()
     assert {path.rpartition("/")[2] for path in table.file_uris()} <= {path.rpartition("/")[2] for path in kept}
     assert kept[-1] == "_delta_log"
+
+
+@pytest.mark.parametrize("name", ["a?b", "a#b", "a%20b"])
+def test_a_path_that_would_be_taken_for_another_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(SettingsError, match=r"has .* in its path"):
+        Lake(str(tmp_path / name))

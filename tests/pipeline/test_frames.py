@@ -23,7 +23,8 @@ SCHEMA = pa.schema(
 
 
 def test_a_frame_is_written_committed_and_read_again(spark: SparkSession, tmp_path: Path) -> None:
-    table = Lake(str(tmp_path)).derived("facts/numbers", SCHEMA)
+    """Also where the directory's name could be taken for a pattern, or for one that is written otherwise."""
+    table = Lake(str(tmp_path / "größer als 100% [a] {b,c}")).derived("facts/numbers", SCHEMA)
     assert frame(spark, table).collect() == []
     made = spark.range(0, 40, 1, 2).selectExpr(
         "array(id, 7L) AS parts",

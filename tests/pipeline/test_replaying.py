@@ -109,6 +109,7 @@ def test_work_is_work_again_and_a_broadcast_a_broadcast() -> None:
 
 def test_a_replay_keeps_to_its_rate_and_is_free_where_it_was(sqlite_path: Path) -> None:
     order = Order(url=str(sqlite_path), name="r")
+    assert made(order.url) == []
     rows = pa.RecordBatch.from_pylist([row(number) for number in range(1, 61)])
     began = time.monotonic()
     assert republish([rows.slice(0, 40)], order, 100.0) == (40, 0)

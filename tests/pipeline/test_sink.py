@@ -16,6 +16,13 @@ from tests.pipeline.support import numbered, publish
 pytestmark = pytest.mark.alone
 
 
+@pytest.fixture
+def store_url(store_url: str) -> str:
+    """A hub that is there: tasks make none."""
+    publish(store_url, [])
+    return store_url
+
+
 def rows(spark: SparkSession, count: int) -> DataFrame:
     return spark.range(count).selectExpr("'made' AS type", "to_json(named_struct('n', id % 10)) AS payload")
 

@@ -10,8 +10,10 @@ and the like), which tasks elsewhere get with their work; where it says nothing,
 from __future__ import annotations
 
 import os
+import re
 from typing import TYPE_CHECKING, Final
 
+from eventhub.errors import SettingsError
 from eventhub.lake.datasets import schema_of
 from eventhub.lake.tables import LakeTable
 
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
 __all__ = ["Lake"]
 
 STORE_VARIABLES: Final = "AWS_"
+UNFIT: Final = re.compile(r"[?#]|%[0-9a-fA-F]{2}")
+"""What the library of the tables takes for something else in a path."""
 FOLDERS: Final = ("", "facts", "marts")
 
 
@@ -33,6 +37,8 @@ class Lake:
     def __init__(self, url: str, options: dict[str, str] | None = None) -> None:
         # Tasks elsewhere have other working directories.
         self.url = url.rstrip("/") if "://" in url else os.path.abspath(url)  # noqa: PTH100 - which need not be there
+        if "://" not in url and (found := UNFIT.search(self.url)):
+            raise SettingsError(f"The lake {self.url} has {found[0]} in its path, which no table can have. Rename it.")
         self._options = _from_environment() if options is None and "://" in url else options
 
     def dataset(self, name: Dataset) -> LakeTable:

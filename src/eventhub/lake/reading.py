@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from eventhub.lake.datasets import DAY
+from eventhub.lake.tables import has_others
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -31,6 +32,7 @@ class TableReader:
         self._opened: DeltaTable | None = None
         self._adds: pa.Table | None = None
         self._queries: QueryBuilder | None = None
+        self._owned: dict[str, bool] = {}
         self._lock = threading.Lock()
 
     def refresh(self) -> bool:
@@ -51,14 +53,19 @@ class TableReader:
                     self._opened = self._table.open()
             moved = self._opened is not None and self._opened.version() > before
             if moved and self._opened is not None:
+                self._owned = {}
                 self._adds = pa.table(self._opened.get_add_actions(flatten=True))
                 self._queries = QueryBuilder().register(self._table.url.rpartition("/")[2], self._opened)
             return moved
 
     def has_copies_of(self, source: str) -> bool:
-        """Whether anything was copied here from this source."""
+        """Whether something was copied here, and all of it from this source."""
         with self._lock:
-            return self._opened is not None and self._opened.transaction_version(source) is not None
+            if self._opened is None:
+                return False
+            if source not in self._owned:
+                self._owned[source] = not has_others(self._opened, source)
+            return self._owned[source]
 
     def answer(self, query: str) -> list[dict[str, Any]]:
         """What the table says to a query by its name: made for few rows, which are found by pages."""

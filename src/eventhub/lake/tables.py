@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import unquote
 
 from eventhub.errors import StoreBusy
 from eventhub.lake.datasets import DAY
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from deltalake.transaction import RemoveAction
     from pyarrow import fs
 
-__all__ = ["LakeTable"]
+__all__ = ["LakeTable", "has_others"]
 
 KEEP_HOURS: Final = 168
 """Files that no version of the table has needed for so long are deleted: slow readers may still use them before."""
@@ -64,6 +65,10 @@ class LakeTable:
     def last_number(self, source: str) -> int:
         """The number of the last copy from this source that is in the table; 0 when there is none."""
         return (self.open().transaction_version(source) or 0) if self.exists else 0
+
+    def has_others(self, source: str) -> bool:
+        """Whether it has copies from another source than this one: all of them, or some of the last."""
+        return self.exists and has_others(self.open(), source)
 
     def about(self, source: str, number: int) -> dict[str, Any]:
         """What was said about a copy when it was committed; nothing when that was too long ago."""
@@ -184,13 +189,16 @@ class LakeTable:
     def file_uris(self, *, days: Collection[str] | None = None, least: Mapping[str, int] | None = None) -> list[str]:
         """The files of the current version; of these days only, and without those that hold nothing from ``least`` on.
 
-        A file whose statistics say nothing stays in: ``least`` leaves out files, not rows.
+        A file whose statistics say nothing stays in: ``least`` leaves out files, not rows. Names are as they are on the
+        disk, with spaces and the like.
         """
         if days is not None and not days:
             return []
         wanted: list[tuple[str, str, Any]] = [(DAY, "in", sorted(days))] if days is not None else []
         wanted += [(name, ">=", value) for name, value in (least or {}).items()]
-        return self.open().file_uris(file_pruning_predicate=wanted or None) if self.exists else []
+        if not self.exists:
+            return []
+        return [unquote(uri) for uri in self.open().file_uris(file_pruning_predicate=wanted or None)]
 
     def compact(self, days: Collection[str] | None = None) -> dict[str, Any]:
         """Many small files of a day become few; readers see the same rows. One file at a time, to be kind to memory."""
@@ -234,6 +242,14 @@ class LakeTable:
         adds = table.get_add_actions(flatten=True)
         sizes, rows = adds["size_bytes"].to_pylist(), adds["num_records"].to_pylist()
         return {"version": table.version(), "files": len(sizes), "bytes": sum(sizes), "rows": sum(n or 0 for n in rows)}
+
+
+def has_others(table: DeltaTable, source: str) -> bool:
+    """The same for a table that is open. The first commit of a table is a copy, so that there is always one."""
+    if table.transaction_version(source) is None:
+        return True
+    copies = [entry["eventhub"]["copy"] for entry in table.history(RECENT) if isinstance(entry.get("eventhub"), dict)]
+    return any(copy.rpartition("#")[0] != source for copy in copies)
 
 
 def _named(sources: Sequence[str], number: int, about: Mapping[str, Any]) -> CommitProperties:

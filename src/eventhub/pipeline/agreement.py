@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from eventhub.store import Store
     from eventhub.store.ledger import Dataset, LakeCommit
 
-__all__ = ["check_agreement", "check_same_copy", "origin_name"]
+__all__ = ["check_agreement", "check_owner", "check_same_copy", "origin_name"]
 
 REMEDY: Final = (
     "Give the right lake with --lake and the right database with --db, or put the lake right with "
@@ -29,9 +29,20 @@ def origin_name(source: str, origin: str) -> str:
     return f"{source}@{origin}"
 
 
+def check_owner(table: LakeTable, source: str) -> None:
+    """Raise LakeMismatch when the table has copies of another hub, where the same ids are other events."""
+    if table.has_others(source):
+        raise LakeMismatch(
+            f"The lake table {table.url} has copies of another hub, and a lake holds one. Give each hub a lake of its "
+            "own with --lake; a hub that was copied elsewhere before begins there with `eventhub pipeline run "
+            "--rebaseline`."
+        )
+
+
 async def check_agreement(store: Store, table: LakeTable, dataset: Dataset, horizon: int) -> None:
     """Raise LakeMismatch, with the remedy, when lake and ledger do not tell the same story."""
     source = f"{await store.hub_id()}/{dataset}"
+    check_owner(table, source)
     in_lake = table.last_number(source)
     newest = next(iter(await store.lake_commits(dataset, limit=1)), None)
     intended = 0 if newest is None else newest.number

@@ -27,6 +27,7 @@ __all__ = ["ENTRIES", "as_batch", "entries_of", "frame", "frame_of", "write"]
 
 ENTRIES: Final = "path string, size long, rows long, day string, stats string, modified_ms long"
 """How the entries of files travel from tasks to the driver."""
+_PATTERNS: Final = re.compile(r"[][{}*?]")
 _OURS: Final = re.compile(r"^eventhub\.errors\.(\w+): (.*)$", re.MULTILINE)
 
 
@@ -54,10 +55,15 @@ def frame_of(
     if files and "://" in table.url:
         return _fetched(spark, table, files, columns or table.schema.names)
     if files:
-        read = spark.read.schema(schema).option("basePath", table.filesystem()[1]).parquet(*files)
+        read = spark.read.schema(schema).option("basePath", table.filesystem()[1]).parquet(*map(_literal, files))
     else:
         read = spark.createDataFrame([], schema)
     return read if columns is None else read.select(*columns)
+
+
+def _literal(path: str) -> str:
+    """A path that Spark takes as it is, and not for a pattern."""
+    return _PATTERNS.sub(r"\\\g<0>", path)
 
 
 def _fetched(spark: SparkSession, table: LakeTable, files: Sequence[str], columns: Sequence[str]) -> DataFrame:

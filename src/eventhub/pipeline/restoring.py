@@ -19,10 +19,12 @@ from eventhub.core.events import Action
 from eventhub.errors import LakeMismatch
 from eventhub.lake.place import Lake
 from eventhub.lake.reading import TableReader
+from eventhub.pipeline.agreement import check_owner
 from eventhub.pipeline.archiving import LOCK
 from eventhub.pipeline.loading import load
 from eventhub.pipeline.locking import hold
 from eventhub.store import Store
+from eventhub.store.ledger import DATASETS
 
 __all__ = ["Restored", "restore"]
 
@@ -43,9 +45,11 @@ class Restored(msgspec.Struct, frozen=True):
 async def restore(store: Store, url: str, lake: Lake, day: date) -> Restored:
     """Bring the events of a day back, and all that happened to them."""
     async with hold(store, LOCK) as held:
+        hub = await store.hub_id()
+        for dataset in DATASETS:
+            await asyncio.to_thread(check_owner, lake.dataset(dataset), f"{hub}/{dataset}")
         events, log = TableReader(lake.dataset("events")), TableReader(lake.dataset("event_log"))
         await asyncio.to_thread(events.refresh)
-        hub = await store.hub_id()
         if not events.has_copies_of(f"{hub}/events"):
             raise LakeMismatch(f"{lake.url} has no copies of this hub. Give the lake that the pipeline writes to.")
         total = Restored(day, 0, 0, 0, 0)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from eventhub.config import Settings
     from eventhub.store.contract import Store
 
-__all__ = ["open_named", "open_store", "shown"]
+__all__ = ["open_named", "open_store", "shown", "sqlite_path"]
 
 _SYNCHRONOUS = ("FULL", "NORMAL", "EXTRA")
 
@@ -45,14 +45,20 @@ def open_named(settings: Settings) -> Store:
     return open_store(settings.db, synchronous=settings.synchronous)
 
 
+def sqlite_path(url: str) -> str | None:
+    """The path of the SQLite file that a URL names, or ``:memory:``; None for a database of another kind."""
+    if url.startswith("sqlite:"):
+        parts = urlsplit(url)
+        return unquote(parts.netloc + parts.path).removeprefix("/" if "://" in url else "") or ":memory:"
+    return None if "://" in url else url
+
+
 def _sqlite(text: str, options: dict[str, Any]) -> Store:
     from eventhub.store.sqlite import SqliteStore
 
-    path = text
+    path = sqlite_path(text)
     if text.startswith("sqlite:"):
-        parts = urlsplit(text)
-        path = unquote(parts.netloc + parts.path).removeprefix("/" if "://" in text else "") or ":memory:"
-        options = {**dict(parse_qsl(parts.query)), **options}
+        options = {**dict(parse_qsl(urlsplit(text).query)), **options}
     if not path:
         raise SettingsError("The path of the store is empty; give one such as app.db, or :memory:.")
     synchronous = str(options.pop("synchronous", "FULL")).upper()
@@ -80,7 +86,9 @@ def _no_more(options: dict[str, Any], known: str) -> None:
 
 def shown(url: str) -> str:
     """The URL without its password, for messages; of one that may be cut in the wrong places, nothing is shown."""
-    scheme, _, rest = url.partition("://")
+    scheme, is_url, rest = url.partition("://")
+    if not is_url:
+        return url  # a path
     authority = re.split("[/?#]", rest, maxsplit=1)[0]
     further = rest.removeprefix(authority)
     if "@" in further:  # a password with a / or # in it: the parts are not what they seem

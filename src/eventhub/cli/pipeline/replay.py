@@ -80,13 +80,14 @@ def replay(
     subscriber = asyncio.run(_subscriber(settings, to_subscriber))
     needs_spark()
     from eventhub.lake.place import Lake
-    from eventhub.pipeline.replaying import Order, check_name, count
+    from eventhub.pipeline.replaying import Order, check_lake, check_name, count
     from eventhub.pipeline.replaying import replay as run
 
     chosen = (choice or Choice()).chosen()
     called = check_name(name or f"replay-{uuid4().hex[:12]}")
-    spark = options.session()
     lake = Lake(settings.lake)
+    asyncio.run(check_lake(settings.db, lake))
+    spark = options.session()
     try:
         counts = count(spark, lake, chosen, called)
         if dry_run:

@@ -8,6 +8,7 @@ same name completes it: what was published before is found and not published twi
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Iterable, Iterator
 from datetime import datetime
@@ -21,15 +22,17 @@ from pyspark.sql import functions as f
 from eventhub import errors
 from eventhub.core.events import REPLAY_OF
 from eventhub.errors import EventHubError, SettingsError
+from eventhub.pipeline.agreement import check_owner
 from eventhub.pipeline.frames import frame
 from eventhub.pipeline.replaying.publishing import COLUMNS, Order, key_prefix, republish
+from eventhub.pipeline.source.database import located, open_shared
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
     from eventhub.lake.place import Lake
 
-__all__ = ["Chosen", "Order", "Replayed", "check_name", "count", "replay"]
+__all__ = ["Chosen", "Order", "Replayed", "check_lake", "check_name", "count", "replay"]
 
 _NAME: Final = re.compile(r"[A-Za-z0-9._:-]{1,100}\Z")
 _WORDS: Final = re.compile(r"^eventhub\.errors\.(\w+): (.+)$", re.MULTILINE)
@@ -63,6 +66,13 @@ def check_name(name: str) -> str:
     return name
 
 
+async def check_lake(url: str, lake: Lake) -> None:
+    """Raise LakeMismatch when the lake is that of another hub than the one to publish in."""
+    async with open_shared(url) as store:
+        source = f"{await store.hub_id()}/events"
+    await asyncio.to_thread(check_owner, lake.dataset("events"), source)
+
+
 def count(spark: SparkSession, lake: Lake, chosen: Chosen, name: str) -> dict[str, int]:
     """How many events are still to be replayed, by type, the most frequent first."""
     left, _ = _left(spark, lake, chosen, name)
@@ -75,6 +85,8 @@ def count(spark: SparkSession, lake: Lake, chosen: Chosen, name: str) -> dict[st
 
 def replay(spark: SparkSession, lake: Lake, chosen: Chosen, order: Order, *, rate: float | None = None) -> Replayed:
     """Publish the chosen events again, at most ``rate`` a second."""
+    asyncio.run(check_lake(order.url, lake))
+    order = msgspec.structs.replace(order, url=located(order.url))  # tasks have other working directories
     left, done_before = _left(spark, lake, chosen, order.name)
     wanted = left.select(*COLUMNS)
     if order.subscriber is not None:

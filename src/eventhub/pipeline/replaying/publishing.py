@@ -18,7 +18,7 @@ from eventhub.core.matching import parse_tags
 from eventhub.core.scopes import JOB
 from eventhub.core.strict_json import decode, dump_metadata
 from eventhub.errors import IdempotencyConflict, SettingsError
-from eventhub.store.opening import open_store
+from eventhub.pipeline.source.database import open_shared
 from eventhub.store.values import NewEvent, Published, Route
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ async def _republished(batches: Iterable[pa.RecordBatch], order: Order, rate: fl
     size = BATCH if rate is None else max(1, min(BATCH, int(rate * SHORTEST)))
     events = duplicates = 0
     began = time.monotonic()
-    async with open_store(order.url) as store:
+    async with open_shared(order.url) as store:
         storing: asyncio.Task[list[Published]] | None = None
         try:
             for rows in _chunks(batches, size):

@@ -5,20 +5,24 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
+from urllib.parse import quote, urlsplit
 
 import msgspec
 
-from eventhub.errors import SettingsError
+from eventhub.errors import SettingsError, StoreUnavailable
 from eventhub.pipeline.source.conditions import Condition
 from eventhub.pipeline.source.tables import Column
 from eventhub.store.ledger import Dataset
-from eventhub.store.opening import shown
+from eventhub.store.opening import open_store, shown, sqlite_path
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["NEEDED_SCHEMA", "Blocks", "Database", "Slice", "Visible", "located", "open_database"]
+    from eventhub.store import Store
+
+__all__ = ["NEEDED_SCHEMA", "Blocks", "Database", "Slice", "Visible", "located", "open_database", "open_shared"]
 
 NEEDED_SCHEMA: Final = 8
 """The migration that brought what is read here."""
@@ -105,7 +109,24 @@ class Database(ABC):
 
 def located(url: str) -> str:
     """The same database for processes that have other working directories."""
-    return url if "://" in url or url.startswith("sqlite:") else os.path.abspath(url)  # noqa: PTH100 - links stay links
+    path = sqlite_path(url)
+    if path is None or path == ":memory:":
+        return url
+    whole = os.path.abspath(path)  # noqa: PTH100 - links stay links
+    if not url.startswith("sqlite:"):
+        return whole
+    query = urlsplit(url).query
+    return f"sqlite:///{quote(whole)}" + (f"?{query}" if query else "")
+
+
+def open_shared(url: str) -> Store:
+    """The store, as a task opens it: where it runs, a file that is not there must not be made."""
+    path = sqlite_path(url)
+    if path is not None and not Path(path).is_file():
+        raise StoreUnavailable(
+            f"There is no file {Path(path).absolute()}. Give the path of the database as every executor sees it."
+        )
+    return open_store(url)
 
 
 def open_database(url: str) -> Database:

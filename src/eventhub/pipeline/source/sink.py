@@ -21,15 +21,16 @@ from uuid import uuid4
 
 import msgspec
 import pyarrow as pa
+from msgspec.structs import replace
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import ArrayType, DataType, IntegralType, MapType, StringType, StructType, TimestampType
 
 from eventhub.core.strict_json import load, ready_texts
 from eventhub.errors import EventHubError, InvalidEventError, SettingsError
+from eventhub.pipeline.source.database import located, open_shared
 from eventhub.pipeline.source.options import WriteOptions
 from eventhub.store.composing import Composer
-from eventhub.store.opening import open_store
 from eventhub.store.values import NewEvent
 
 __all__ = ["BatchWriter", "StreamWriter", "check_columns"]
@@ -91,7 +92,7 @@ class BatchWriter(DataSourceArrowWriter):
     """Publishes a DataFrame; with the same ``run`` as before, what was published before is not published again."""
 
     def __init__(self, options: WriteOptions) -> None:
-        self._options = options
+        self._options = replace(options, url=located(options.url))
         self._run = options.run or uuid4().hex
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
@@ -102,7 +103,7 @@ class StreamWriter(DataSourceStreamArrowWriter):
     """Publishes each micro-batch, keyed by the query and its epoch, which outlive restarts."""
 
     def __init__(self, options: WriteOptions) -> None:
-        self._options = options
+        self._options = replace(options, url=located(options.url))
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         context = _context()
@@ -127,7 +128,7 @@ async def _published(batches: Iterable[pa.RecordBatch], options: WriteOptions, k
     """While one batch is being stored, the next one is made ready."""
     composer = Composer(options.queue, max_attempts=options.max_attempts)
     events = duplicates = 0
-    async with open_store(options.url) as store:
+    async with open_shared(options.url) as store:
         storing: asyncio.Task[list[Any]] | None = None
         try:
             for batch in batches:
