@@ -4,6 +4,7 @@ import shutil
 from pathlib import Path
 from typing import Any, cast
 
+import apsw
 import asyncpg
 import pytest
 from pyspark.sql import SparkSession
@@ -14,7 +15,7 @@ from eventhub.pipeline.baseline import intend_baseline
 from eventhub.pipeline.extraction import Extraction
 from eventhub.pipeline.running import Pipeline
 from eventhub.store import Store, open_store
-from eventhub.store.ledger import DATASETS
+from eventhub.store.ledger import DATASETS, Dataset
 from tests.pipeline.test_extraction import copy, ids, publish
 from tests.pipeline.test_running import Told
 
@@ -45,22 +46,25 @@ async def test_a_lake_that_was_lost_is_copied_again_without_spark(store_url: str
 async def test_a_database_from_a_backup_goes_on_and_the_lake_keeps_what_it_lost(
     tmp_path: Path, spark: SparkSession
 ) -> None:
-    """After the backup others were published and copied; the restored database gives their ids to new ones."""
+    """After the backup others were published and copied; the restored database does not give out their ids again."""
     lake = Lake(str(tmp_path / "lake"))
     async with open_store(str(tmp_path / "hub.db")) as store:
         kept = await publish(store, 5)
-        await copy(store, lake)
+        for dataset in DATASETS:
+            await copy(store, lake, dataset)
         await store.close()
         shutil.copy(tmp_path / "hub.db", tmp_path / "backup.db")
     async with open_store(str(tmp_path / "hub.db")) as store:
         lost = await publish(store, 3)
-        await copy(store, lake)
+        for dataset in DATASETS:
+            await copy(store, lake, dataset)
     async with open_store(str(tmp_path / "backup.db")) as store:
-        made = await publish(store, 2)
-        assert set(made) < set(lost)
         with pytest.raises(LakeMismatch, match="restored"):
             await copy(store, lake)
-        await intend_baseline(store, lake, "events")
+        for dataset in DATASETS:
+            await intend_baseline(store, lake, dataset)
+        made = await publish(store, 2)
+        assert min(made) > max(lost)
 
         async def killed() -> None:
             raise EventHubError("killed")
@@ -68,9 +72,34 @@ async def test_a_database_from_a_backup_goes_on_and_the_lake_keeps_what_it_lost(
         with pytest.raises(EventHubError, match="killed"):  # the next run, without being told, goes on with it
             await Extraction(store, lake, spark=lambda: spark, before_commit=killed).extract("events")
         assert (await Extraction(store, lake, spark=lambda: spark).extract("events")).rows == 2
+        assert (await Extraction(store, lake, spark=lambda: spark).extract("event_log")).rows == 2
+        assert [await copy(store, lake, dataset) for dataset in DATASETS] == [0, 0]
         assert ids(lake) == sorted(kept + lost + made)
-        assert await copy(store, lake) == 0
-        assert ids(lake) == sorted(kept + lost + made)
+        assert len(set(ids(lake, "event_log"))) == len(ids(lake, "event_log")) == 10
+
+
+@pytest.mark.parametrize("dataset", DATASETS)
+async def test_ids_that_stand_for_two_rows_are_refused(store_url: str, tmp_path: Path, dataset: Dataset) -> None:
+    """The restored database was used before anybody thought of the lake."""
+    lake = Lake(str(tmp_path / "lake"))
+    async with open_store(store_url) as store:
+        numbers = await publish(store, 3)
+        for each in DATASETS:
+            await copy(store, lake, each)
+        highest = max(ids(lake, dataset))
+        if store_url.startswith("postgresql"):
+            owner = await asyncpg.connect(store_url)
+            query = f"UPDATE eventhub.{dataset} SET created_at = created_at + interval '1 us' WHERE id = $1"
+            await owner.execute(query, highest)
+            await owner.close()
+        else:
+            query = f"UPDATE eventhub_{dataset} SET created_at = created_at + 1 WHERE id = ?"
+            apsw.Connection(str(tmp_path / "hub.db")).execute(query, (highest,))
+        with pytest.raises(LakeMismatch, match=rf"{dataset} stand .*\({highest}\).* begin a new one"):
+            await intend_baseline(store, lake, dataset)
+        assert len(await store.lake_commits(dataset)) == 1
+        new = Lake(str(tmp_path / "new"))
+        assert await rebaseline(store, new, cast("SparkSession", None)) == 2 * len(numbers)
 
 
 class Elsewhere:

@@ -5,18 +5,23 @@
     rows of the lake that the database lacks                ─▶ stay: they are history
 
 It is one copy like the others, from the very beginning, under a number above all that either side knows. Rows that were
-in the lake get position 1, below all that follow, because their old ones may mean something else now.
+in the lake get position 1, below all that follow, because their old ones may mean something else now. A lake that has
+other rows under the ids of the database is refused.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812 - as everybody writes it
 
 from eventhub.errors import StoreBusy
+from eventhub.pipeline.agreement import check_owner
 from eventhub.pipeline.frames import frame, frame_of, write
+from eventhub.pipeline.reused import check_ids, pass_ids
+from eventhub.pipeline.source.database import located
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -36,7 +41,11 @@ def baseline_name(source: str) -> str:
 
 
 async def intend_baseline(store: Store, lake: Lake, dataset: Dataset) -> None:
-    """Make the next copy one that starts from the beginning."""
+    """Make the next copy one that starts from the beginning; ids that the lake knows are not given out again."""
+    table, url = lake.dataset(dataset), located(store.url)
+    source = f"{await store.hub_id()}/{dataset}"
+    await asyncio.to_thread(check_owner, table, source)
+    await asyncio.to_thread(pass_ids, url, dataset, table)
     passed = await store.reposition(dataset)
     horizon = await store.horizon(dataset)
     if horizon < passed:
@@ -45,7 +54,8 @@ async def intend_baseline(store: Store, lake: Lake, dataset: Dataset) -> None:
             f"A transaction that writes has been open for {age or 'a moment'}, so that it is not known yet which rows "
             "there are. Wait until it has ended, then run it again."
         )
-    in_lake = lake.dataset(dataset).last_number(f"{await store.hub_id()}/{dataset}")
+    await asyncio.to_thread(check_ids, url, dataset, table)  # whoever took an id before has ended
+    in_lake = table.last_number(source)
     newest = next(iter(await store.lake_commits(dataset, limit=1)), None)
     number = max(in_lake, 0 if newest is None else newest.number) + 1
     if number > 1:

@@ -41,6 +41,14 @@ class Target(ABC):
         """Insert rows as the table has them, but for those that are there; returns how many were not."""
 
     @abstractmethod
+    def pass_ids(self, last: int) -> None:
+        """Let ids of events and deliveries that are given out later be higher than this one."""
+
+    @abstractmethod
+    def next_entry(self) -> int:
+        """The id that the next entry of the log gets."""
+
+    @abstractmethod
     def append(self, events: pa.RecordBatch, entries: pa.RecordBatch, *, ids: int) -> int:
         """Store new events with all that happened to them, as one, under new ids; the first of these is returned.
 

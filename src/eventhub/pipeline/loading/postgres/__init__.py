@@ -72,6 +72,12 @@ class PostgresTarget(Target):
             self._run(_EMPTY[dataset])
         return inserted
 
+    def pass_ids(self, last: int) -> None:
+        self._moved(past_id=last)
+
+    def next_entry(self) -> int:
+        return self._value(SQL.next_entry)
+
     def append(self, events: pa.RecordBatch, entries: pa.RecordBatch, *, ids: int) -> int:
         self._make_days(entries)
         first, first_entry = self._moved(ids=ids, entries=entries.num_rows)

@@ -62,6 +62,14 @@ class SqliteTarget(Target):
             self._connection.executemany(_INSERT[dataset], _tuples(rows))
             return self._connection.total_changes() - before
 
+    def pass_ids(self, last: int) -> None:
+        with self._transaction():
+            self._connection.execute(SQL.pass_ids, {"last": last})
+
+    def next_entry(self) -> int:
+        with translated(self._path):
+            return int(self._connection.execute(SQL.next_entry).get)
+
     def append(self, events: pa.RecordBatch, entries: pa.RecordBatch, *, ids: int) -> int:
         with self._transaction():
             run = self._connection.execute
