@@ -14,6 +14,19 @@ def test_a_history_is_made_and_the_hub_knows_it(eventhub: Command) -> None:
     assert {event["status"] for event in known} == {"COMPLETED", "COMPLETED_WITH_ERRORS", "FAILED"}
 
 
+def test_a_hub_that_is_used_is_not_mixed_with_made_up_events_unless_it_is_meant(eventhub: Command) -> None:
+    few = ("pipeline", "synth", "--events", "10", "--until", "2026-03-01T00:00Z")
+    eventhub.json(*few)
+    eventhub.json(*few)  # what is made up may become more
+    eventhub.json("publish", "--type", "my.own", "--data", "1")
+    refused = eventhub(*few)
+    assert refused.returncode == 2
+    assert "--yes" in refused.stderr
+    assert len(eventhub.json("events", "list")["events"]) == 21
+    eventhub.json(*few, "--yes")
+    assert len(eventhub.json("events", "list")["events"]) == 31
+
+
 @pytest.mark.parametrize(
     "wish", ["--events=0", "--events=1.5", "--days=0", "--subscribers=101", "--fail=0.6", "--seed=-1", "--until=soon"]
 )

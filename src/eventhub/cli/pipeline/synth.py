@@ -8,12 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 from cyclopts import Parameter
 
+from eventhub.cli.asking import confirmed
 from eventhub.cli.options import Common, open_named
 from eventhub.cli.output import console, document, duration, plain
 from eventhub.cli.times import since
 from eventhub.errors import SettingsError
+from eventhub.store.opening import shown
+from eventhub.store.values import EventFilter
 
 if TYPE_CHECKING:
+    from eventhub.config import Settings
     from eventhub.pipeline.synth import Made
 
 __all__ = ["synth"]
@@ -38,12 +42,14 @@ def synth(
     ] = 3,
     fail: Annotated[float, Parameter(help="How many of all attempts fail, from 0 to 0.5.")] = 0.05,
     seed: Annotated[int, Parameter(help="Which history: the same seed gives the same one.")] = 0,
+    yes: Annotated[bool, Parameter(help="Do not ask, whatever the hub has.", negative="")] = False,
     common: Common | None = None,
-) -> None:
+) -> int:
     """Fill a hub with a made-up history: events of a shop with all that happened to them, settled to the last.
 
     There are types common and rare, quiet nights, hot ordering keys, retries, workers that were lost, webhooks, and
-    dead letters that wait for somebody. Do not do this to a hub that is used in earnest.
+    dead letters that wait for somebody. Do not do this to a hub that is used in earnest: one whose events do not look
+    made up is asked about first.
     """
     common = common or Common()
     _check(events, days, subscribers, fail)
@@ -54,17 +60,21 @@ def synth(
         raise SettingsError(f"--seed is {seed}; give a number from 0 to {MOST_EVENTS - 1:,}.")
     if settings.db == ":memory:":
         raise SettingsError("A history in memory is gone at once; name a database with --db.")
-    asyncio.run(_make_tables(common))
+    question = f"{shown(settings.db)} has events. Mix made-up ones with them?"
+    if asyncio.run(_in_earnest(settings)) and not yes and not confirmed(question, "synth"):
+        console(stderr=True).print("Nothing was made.")
+        return 1
     made = _made(settings.db, int(events), days=days, until=end, subscribers=subscribers, fail=fail, seed=seed)
     if common.json:
         document(made)
-        return
+        return 0
     console().print(
         plain(
             f"{made.events:,} events, {made.entries:,} entries of the log, {made.messages:,} messages, "
             f"{made.dead:,} dead letters, in {duration(made.seconds)}."
         )
     )
+    return 0
 
 
 def _check(events: float, days: float, subscribers: int, fail: float) -> None:
@@ -78,9 +88,13 @@ def _check(events: float, days: float, subscribers: int, fail: float) -> None:
         raise SettingsError(f"--fail is {fail:g}; give a share from 0 to 0.5.")
 
 
-async def _make_tables(common: Common) -> None:
-    async with open_named(common.load().settings):
-        pass
+async def _in_earnest(settings: Settings) -> bool:
+    """Whether the hub has events and they do not look made up: nobody would tell them apart later. Makes its tables."""
+    from eventhub.pipeline.synth import looks_made_up
+
+    async with open_named(settings) as store:
+        newest = await store.events(EventFilter(limit=1))
+        return bool(newest) and not await looks_made_up(store, newest[0])
 
 
 def _made(url: str, events: int, *, days: float, until: datetime, subscribers: int, fail: float, seed: int) -> Made:

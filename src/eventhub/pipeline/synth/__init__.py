@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from datetime import datetime
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
@@ -14,10 +14,15 @@ from eventhub.core.subscribers import Subscriber
 from eventhub.pipeline.loading import open_target
 from eventhub.pipeline.loading.rows import RouteNumbers, event_rows, log_rows
 from eventhub.pipeline.synth.histories import Plan, histories
+from eventhub.pipeline.synth.world import TYPES
 from eventhub.store.messages import HUB, SubscriberRow
 from eventhub.store.opening import open_store
 
-__all__ = ["Made", "synthesize"]
+if TYPE_CHECKING:
+    from eventhub.core.events import QueuedEvent
+    from eventhub.store import Store
+
+__all__ = ["Made", "looks_made_up", "synthesize"]
 
 Tell = Callable[[int], None]
 NAME: Final = "synthetic-consumer"
@@ -82,6 +87,12 @@ def synthesize(
         seconds=time.perf_counter() - began,
         making_seconds=making,
     )
+
+
+async def looks_made_up(store: Store, newest: QueuedEvent) -> bool:
+    """Whether a hub has a history of ours and nothing newer: our subscribers are there, the newest event is ours."""
+    _, rows = await store.subscribers()
+    return newest.type in {kind.name for kind in TYPES} and any(row.name.startswith(f"{NAME}-") for row in rows)
 
 
 async def _subscribers(url: str, count: int) -> list[int]:
