@@ -78,6 +78,23 @@ async def test_a_database_from_a_backup_goes_on_and_the_lake_keeps_what_it_lost(
         assert len(set(ids(lake, "event_log"))) == len(ids(lake, "event_log")) == 10
 
 
+async def test_sequences_of_a_restored_dump_pass_the_ids_of_the_lake(postgres_url: str, tmp_path: Path) -> None:
+    lake = Lake(str(tmp_path / "lake"))
+    async with open_store(postgres_url) as store:
+        await publish(store, 5)
+        for dataset in DATASETS:
+            await copy(store, lake, dataset)
+        owner = await asyncpg.connect(postgres_url)
+        await owner.execute("TRUNCATE eventhub.events, eventhub.event_log, eventhub.deliveries")
+        await owner.execute("SELECT setval('eventhub.ids', 1), setval('eventhub.event_log_id_seq', 1)")
+        await owner.close()
+        for dataset in DATASETS:
+            await intend_baseline(store, lake, dataset)
+        (number,) = await publish(store, 1)
+        (entry,) = await store.log(number)
+        assert (number > max(ids(lake)), entry.id > max(ids(lake, "event_log"))) == (True, True)
+
+
 @pytest.mark.parametrize("dataset", DATASETS)
 async def test_ids_that_stand_for_two_rows_are_refused(store_url: str, tmp_path: Path, dataset: Dataset) -> None:
     """The restored database was used before anybody thought of the lake."""
