@@ -45,3 +45,11 @@ async def work(store: Store, *, dead: int = 0, now: datetime | None = OLD) -> No
     outcomes = [Bury("boom") if place < dead else Complete(execution_ms=5) for place in range(len(claims))]
     reports = [Report(claim.held, outcome) for claim, outcome in zip(claims, outcomes, strict=True)]
     await store.settle(reports, now=now)
+
+
+class Silent:
+    """Nobody is told."""
+
+    def begin(self, step: str) -> None: ...
+    def note(self, doing: str) -> None: ...
+    def end(self, words: str) -> None: ...

@@ -15,9 +15,10 @@ from eventhub.pipeline.archiving import archive
 from eventhub.pipeline.baseline import intend_baseline
 from eventhub.pipeline.replaying import Chosen, Order, replay
 from eventhub.pipeline.restoring import restore
+from eventhub.pipeline.running import Pipeline
 from eventhub.store import Store, open_store
 from eventhub.store.ledger import DATASETS
-from tests.pipeline.lake_support import OLD, copy, publish, work
+from tests.pipeline.lake_support import OLD, Silent, copy, publish, work
 
 NO_SPARK = cast("SparkSession", None)
 
@@ -57,6 +58,8 @@ def test_the_second_hub_is_refused_and_finds_nothing(store_url: str, lake: Lake,
             await refused(copy(store, lake))
             await refused(archived(store, lake))
             await refused(restore(store, store_url, lake, OLD.date()))
+            deriving = Pipeline(store, lake, spark=lambda: NO_SPARK, teller=Silent(), stages=("derive",))
+            await refused(deriving.once())
             for dataset in DATASETS:
                 await refused(intend_baseline(store, lake, dataset))
                 assert await store.lake_commits(dataset) == []

@@ -28,7 +28,7 @@ from eventhub.store.messages import DeadFilter
 from eventhub.store.values import EventFilter
 from tests.hub.conftest import SECRET
 from tests.hub.receiver import Arrival, Receiver
-from tests.pipeline.lake_support import copy
+from tests.pipeline.lake_support import Silent, copy
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -36,14 +36,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.alone
 KINDS = ("order.placed", "order.paid", "order.shipped")
 WORK, BROADCASTS = 150, 40
-
-
-class Silent:
-    """Nobody is told."""
-
-    def begin(self, step: str) -> None: ...
-    def note(self, doing: str) -> None: ...
-    def end(self, words: str) -> None: ...
 
 
 # ------------------------------------------------------------------ the history

@@ -20,6 +20,7 @@ from eventhub.errors import StoreBusy, StoreUnavailable
 from eventhub.lake.standing import LOCK
 from eventhub.lake.tidying import Tidied, tidy
 from eventhub.lake.troubles import told
+from eventhub.pipeline.agreement import check_owner
 from eventhub.pipeline.baseline import baseline_name, intend_baseline
 from eventhub.pipeline.deriving import DERIVED, Updated, position_of, update
 from eventhub.pipeline.extraction import Copied, Extraction
@@ -169,6 +170,7 @@ class Pipeline:
         copied = [one for one in await self._store.lake_commits("event_log", limit=2) if one.done_at is not None]
         upto = copied[0].last if copied else 0
         source = await self._derived_from()
+        await asyncio.to_thread(check_owner, self._lake.dataset("event_log"), f"{await self._store.hub_id()}/event_log")
 
         def is_behind() -> bool:
             tables = (self._lake.derived(path, schema) for path, schema in DERIVED.items())
