@@ -17,7 +17,7 @@ from tests.http.conftest import MakeHub
 from tests.http.server import environment
 
 HERE = Path(__file__).parent
-EXAMPLES = os.environ.get("EVENTHUB_FUZZ_EXAMPLES", "15")
+EXAMPLES = os.environ.get("EVENTHUB_FUZZ_EXAMPLES", "8")
 SEED = os.environ.get("EVENTHUB_FUZZ_SEED", "20260115")
 PHASES = ("Examples", "Coverage", "Fuzzing", "Stateful")
 

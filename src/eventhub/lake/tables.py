@@ -217,6 +217,10 @@ class LakeTable:
         self._keep_log(before)
         return told
 
+    def days(self) -> set[str]:
+        """The days that it has rows of."""
+        return {str(partition[DAY]) for partition in self.open().partitions()} if self.exists else set()
+
     def crowded_days(self, *, many: int, small: int) -> list[str]:
         """The days that have at least so ``many`` files that are ``small``, in bytes."""
         if not self.exists:

@@ -23,6 +23,7 @@ import pyarrow.compute as pc
 
 from eventhub.errors import LakeMismatch
 from eventhub.lake.datasets import COLUMNS, DAY
+from eventhub.lake.gathering import gathered
 from eventhub.lake.place import Lake
 from eventhub.lake.reading import TableReader
 from eventhub.lake.verifying import compare
@@ -156,7 +157,8 @@ class _Archiver:
     async def _verified(self, dataset: Dataset, day: OldDay, without: pa.Array | None) -> _Verified:
         self._held.check()
         reader = TableReader(self._tables[dataset])
-        chunks = _chunks(_rows(self._url, dataset, day, self._copied[dataset]))
+        rows = _rows(self._url, dataset, day, self._copied[dataset])
+        chunks = gathered(rows, enough_rows=CHUNK_ROWS, enough_bytes=CHUNK_BYTES)
         return await asyncio.to_thread(_verify, dataset, day.day, chunks, reader, without)
 
 
@@ -202,16 +204,3 @@ def _rows(url: str, dataset: Dataset, day: OldDay, copied: int) -> Iterator[pa.R
     conditions = tuple(Condition(columns[name], operator, (value,)) for name, operator, value in given)
     wanted = chosen(dataset, [name for name, _ in COLUMNS[dataset] if name not in ("position", DAY)])
     return open_database(url).read(Slice(dataset, Visible(0, copied), conditions), wanted)
-
-
-def _chunks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
-    held: list[pa.RecordBatch] = []
-    rows = size = 0
-    for batch in batches:
-        held.append(batch)
-        rows, size = rows + batch.num_rows, size + batch.nbytes
-        if rows >= CHUNK_ROWS or size >= CHUNK_BYTES:
-            yield pa.Table.from_batches(held)
-            held, rows, size = [], 0, 0
-    if held:
-        yield pa.Table.from_batches(held)

@@ -74,5 +74,4 @@ def merge(
     fresh = frame_of(session, table, [f"{root}/{entry.path}" for entry in written])
     lacking = fresh.join(old.select("id", "created_at"), ["id", "created_at"], "left_anti").select(*old.columns)
     entries = write(old.withColumn("position", F.lit(1).cast("long")).unionByName(lacking), table, name="baseline")
-    days = {str(partition["day"]) for partition in table.open().partitions()}
-    return entries, days, sum(entry.rows for entry in entries) - table.describe()["rows"]
+    return entries, table.days(), sum(entry.rows for entry in entries) - table.describe()["rows"]

@@ -127,18 +127,11 @@ def _make(path: str, work: _Work, *, source: str, since: int, upto: int) -> Upda
     return Updated(path, sum(entry.rows for entry in entries), len(days))
 
 
-def _days_of(table: LakeTable) -> set[str]:
-    """The days that a table has rows of."""
-    if not table.exists:
-        return set()
-    return {str(partition["day"]) for partition in table.open().partitions()}
-
-
 def _facts(rows_of: Callable[[DataFrame], DataFrame], gone: Change, *keys: str) -> Callable[[_Work], Made]:
     def make(work: _Work) -> Made:
         rows = rows_of(work.touched.told)
         if work.touched.is_all:
-            return rows, _days_of(work.table)
+            return rows, work.table.days()
         days = work.touched.days(gone)
         if not days:
             return rows, set()
@@ -151,7 +144,7 @@ def _facts(rows_of: Callable[[DataFrame], DataFrame], gone: Change, *keys: str) 
 
 def _hourly(work: _Work) -> Made:
     if _is_counted_anew(work):
-        return measured(hourly(work.touched.from_the_beginning())), _days_of(work.table)
+        return measured(hourly(work.touched.from_the_beginning())), work.table.days()
     counted = hourly(work.touched.told)
     days = work.touched.days("counted")
     before = frame(work.spark, work.table, days=days).select(*counted.columns)
@@ -160,7 +153,7 @@ def _hourly(work: _Work) -> Made:
 
 def _daily(work: _Work) -> Made:
     if _is_counted_anew(work):
-        return daily(work.whole("marts/hourly", None)), _days_of(work.table)
+        return daily(work.whole("marts/hourly", None)), work.table.days()
     days = work.touched.days("counted")
     return daily(work.whole("marts/hourly", days)), days
 
@@ -172,7 +165,7 @@ def _is_counted_anew(work: _Work) -> bool:
 def _queue_depth(work: _Work) -> Made:
     changed = flows(work.touched.told)
     if work.touched.is_all:
-        return queue_depth(changed), _days_of(work.table)
+        return queue_depth(changed), work.table.days()
     days = work.touched.days("flowing")
     if not days:
         return None, set()
@@ -180,13 +173,13 @@ def _queue_depth(work: _Work) -> Made:
     first = min(days)
     before = frame(work.spark, work.table).select(*changed.columns)
     later = queue_depth(before.unionByName(changed)).where(F.col("day") >= first)
-    return later, {day for day in _days_of(work.table) if day >= first}
+    return later, {day for day in work.table.days() if day >= first}
 
 
 def _ranking(ranked: Callable[[DataFrame], DataFrame], change: Change) -> Callable[[_Work], Made]:
     def make(work: _Work) -> Made:
         if work.touched.is_all:
-            return ranked(work.whole(DELIVERIES_PATH, None)), _days_of(work.table)
+            return ranked(work.whole(DELIVERIES_PATH, None)), work.table.days()
         days = work.touched.days(change)
         return (ranked(work.whole(DELIVERIES_PATH, days)), days) if days else (None, set())
 

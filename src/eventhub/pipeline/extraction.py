@@ -22,6 +22,7 @@ import pyarrow as pa
 from eventhub.lake.datasets import DAY, schema_of
 from eventhub.lake.files import FileEntry, write_day_files
 from eventhub.pipeline.agreement import check_agreement, check_same_copy, origin_name
+from eventhub.pipeline.ahead import fetched_ahead
 from eventhub.pipeline.baseline import baseline_name, merge
 from eventhub.pipeline.frames import ENTRIES, as_batch, entries_of
 from eventhub.pipeline.source.database import Slice, Visible, located, open_database
@@ -178,7 +179,7 @@ def _write_part(url: str, table: LakeTable, part: Slice, name: str) -> Iterator[
     """One task: from the database into files, without a row through Java."""
     schema = schema_of(part.table)
     columns = chosen(part.table, [column for column in schema.names if column != DAY])
-    rows = open_database(url).read(part, columns)
+    rows = fetched_ahead(open_database(url).read(part, columns))
     dated = (_with_day(batch, schema) for batch in rows)
     return write_day_files(dated, *table.filesystem(), name=name)
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from eventhub.lake.tables import LakeTable
 
-__all__ = ["ENTRIES", "as_batch", "entries_of", "frame", "frame_of", "write"]
+__all__ = ["ENTRIES", "as_batch", "entries_of", "frame", "frame_of", "ours", "write"]
 
 ENTRIES: Final = "path string, size long, rows long, day string, stats string, modified_ms long"
 """How the entries of files travel from tasks to the driver."""
@@ -106,8 +106,14 @@ def entries_of(frame: DataFrame) -> list[FileEntry]:
     try:
         return [FileEntry(**row.asDict()) for row in frame.collect()]
     except PySparkException as error:
-        told = _OURS.findall(str(error))
-        kind = getattr(errors, told[-1][0], None) if told else None
-        if kind is None:
+        told = ours(error)
+        if told is None:
             raise
-        raise kind(told[-1][1]) from error
+        raise told from error
+
+
+def ours(error: PySparkException) -> errors.EventHubError | None:
+    """The error of ours that ended a task, as it was there; None when it was another's."""
+    told = _OURS.findall(str(error))
+    kind = getattr(errors, told[-1][0], None) if told else None
+    return None if kind is None else kind(told[-1][1])

@@ -7,7 +7,6 @@ and can begin again. What comes back is known to be in the lake and is not copie
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from datetime import date
 from typing import Final
 
@@ -17,6 +16,7 @@ import pyarrow.compute as pc
 
 from eventhub.core.events import Action
 from eventhub.errors import LakeMismatch
+from eventhub.lake.gathering import gathered
 from eventhub.lake.place import Lake
 from eventhub.lake.reading import TableReader
 from eventhub.pipeline.agreement import check_owner
@@ -53,7 +53,7 @@ async def restore(store: Store, url: str, lake: Lake, day: date) -> Restored:
         if not events.has_copies_of(f"{hub}/events"):
             raise LakeMismatch(f"{lake.url} has no copies of this hub. Give the lake that the pipeline writes to.")
         total = Restored(day, 0, 0, 0, 0)
-        chunks = _chunks(events.batches(days=[day.isoformat()]))
+        chunks = gathered(events.batches(days=[day.isoformat()]), enough_bytes=CHUNK_BYTES)
         while (chunk := await asyncio.to_thread(next, chunks, None)) is not None:
             await held.confirm()
             total = _sum(total, await asyncio.to_thread(_restore, url, chunk, log, day))
@@ -97,15 +97,3 @@ def _sum(one: Restored, other: Restored) -> Restored:
         one.present + other.present,
         one.dead + other.dead,
     )
-
-
-def _chunks(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
-    held: list[pa.RecordBatch] = []
-    for batch in batches:
-        if batch.num_rows:
-            held.append(batch)
-        if sum(one.nbytes for one in held) >= CHUNK_BYTES:
-            yield pa.Table.from_batches(held)
-            held = []
-    if held:
-        yield pa.Table.from_batches(held)

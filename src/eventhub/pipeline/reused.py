@@ -6,13 +6,12 @@ both sides, nobody can tell any more which of them a row of the log means.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from eventhub.errors import LakeMismatch
+from eventhub.lake.gathering import gathered
 from eventhub.lake.reading import TableReader
 from eventhub.pipeline.loading import load, open_target
 from eventhub.pipeline.source.database import Slice, Visible, open_database
@@ -52,7 +51,8 @@ def check_ids(url: str, dataset: Dataset, table: LakeTable) -> None:
     reader = TableReader(table)
     reader.refresh()
     clashing: list[int] = []
-    for rows in _gathered(open_database(url).read(Slice(dataset, Visible()), chosen(dataset, list(_COLUMNS)))):
+    all_rows = open_database(url).read(Slice(dataset, Visible()), chosen(dataset, list(_COLUMNS)))
+    for rows in gathered(all_rows, enough_rows=ROWS_AT_ONCE):
         bounds = pc.min_max(rows["id"])
         span = {"id": (bounds["min"].as_py(), bounds["max"].as_py())}
         copies = reader.rows(between=span, columns=list(_COLUMNS))
@@ -67,14 +67,3 @@ def check_ids(url: str, dataset: Dataset, table: LakeTable) -> None:
             "another --lake. After a restore, run it before the hub is used: then new ids begin behind those of the "
             "lake."
         )
-
-
-def _gathered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    held: list[pa.RecordBatch] = []
-    for batch in batches:
-        held.append(batch)
-        if sum(one.num_rows for one in held) >= ROWS_AT_ONCE:
-            yield pa.Table.from_batches(held)
-            held = []
-    if held:
-        yield pa.Table.from_batches(held)

@@ -12,18 +12,17 @@ import asyncio
 import re
 from collections.abc import Iterable, Iterator
 from datetime import datetime
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as f
 
-from eventhub import errors
 from eventhub.core.events import REPLAY_OF
 from eventhub.errors import EventHubError, SettingsError
 from eventhub.pipeline.agreement import check_owner
-from eventhub.pipeline.frames import frame
+from eventhub.pipeline.frames import frame, ours
 from eventhub.pipeline.replaying.publishing import COLUMNS, Order, key_prefix, republish
 from eventhub.pipeline.source.database import located, open_shared
 
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
 __all__ = ["Chosen", "Order", "Replayed", "check_lake", "check_name", "count", "replay"]
 
 _NAME: Final = re.compile(r"[A-Za-z0-9._:-]{1,100}\Z")
-_WORDS: Final = re.compile(r"^eventhub\.errors\.(\w+): (.+)$", re.MULTILINE)
 _DATA: Final = "22"
 """How Spark's states begin when a value is not as an expression needs it."""
 _COUNTS: Final = "events long, duplicates long"
@@ -79,7 +77,7 @@ def count(spark: SparkSession, lake: Lake, chosen: Chosen, name: str) -> dict[st
     try:
         rows = left.groupBy("type").count().collect()
     except PySparkException as error:
-        raise _ours(error) from None
+        raise _told(error) from None
     return dict(sorted(((row["type"], row["count"]) for row in rows), key=lambda pair: (-pair[1], pair[0])))
 
 
@@ -104,16 +102,15 @@ def replay(spark: SparkSession, lake: Lake, chosen: Chosen, order: Order, *, rat
         before = done_before.count()
         done = placed.sortWithinPartitions("id").mapInArrow(task, _COUNTS).collect()
     except PySparkException as error:
-        raise _ours(error) from None
+        raise _told(error) from None
     return Replayed(before + sum(row["events"] for row in done), before + sum(row["duplicates"] for row in done))
 
 
-def _ours(error: PySparkException) -> Exception:
+def _told(error: PySparkException) -> Exception:
     """What a task said, in its own words if they are ours; of Spark's, those that tell what happened."""
-    found = _WORDS.search(str(error))
-    kind = None if found is None else getattr(errors, found[1], None)
-    if found is not None and kind is not None:
-        return cast("Exception", kind(found[2]))
+    told = ours(error)
+    if told is not None:
+        return told
     if (error.getSqlState() or "").startswith(_DATA):
         return SettingsError(f"--where fails on an event: {_first_line(error)}")
     return EventHubError(f"Spark could not do it: {_first_line(error)}")

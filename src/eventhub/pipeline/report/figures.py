@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from statistics import median
 from typing import Any, Final
@@ -162,7 +162,7 @@ def _read(lake: Lake, path: str, *, days: int = 0, since: date | None = None, wh
         return []
     opened: DeltaTable = table.open()
     if days:
-        known = sorted({str(value) for value in _partitions(opened)})
+        known = sorted(table.days())
         since = date.fromisoformat(known[-1]) - timedelta(days=days - 1) if known else None
     if since is None:
         return []
@@ -172,10 +172,6 @@ def _read(lake: Lake, path: str, *, days: int = 0, since: date | None = None, wh
         wanted.append(("dimension", "=", "all"))
     found: Rows = opened.to_pyarrow_table(columns=columns, filters=wanted).to_pylist()
     return found
-
-
-def _partitions(table: Any) -> Iterable[Any]:
-    return [each["day"] for each in table.partitions()]
 
 
 def _whole(rows: Rows) -> Rows:

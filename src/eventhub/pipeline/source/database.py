@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote, urlsplit
@@ -103,7 +103,7 @@ class Database(ABC):
         """Parts that were made earlier, each in its place, without what was dropped since."""
 
     @abstractmethod
-    def read(self, part: Slice, columns: Sequence[Column]) -> Iterator[pa.RecordBatch]:
+    def read(self, part: Slice, columns: Sequence[Column]) -> Generator[pa.RecordBatch, None, None]:
         """The rows of a part, in Arrow batches."""
 
 

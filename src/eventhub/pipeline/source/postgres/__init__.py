@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -143,7 +143,7 @@ class PostgresDatabase(Database):
             for blocks in shared_out(stretches, wanted, growing=True)
         ]
 
-    def read(self, part: Slice, columns: Sequence[Column]) -> Iterator[pa.RecordBatch]:
+    def read(self, part: Slice, columns: Sequence[Column]) -> Generator[pa.RecordBatch, None, None]:
         schema = arrow_schema(columns)
         with connected(self.url) as connection:
             for blocks in part.blocks or (None,):

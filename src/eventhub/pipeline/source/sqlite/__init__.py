@@ -6,7 +6,7 @@ Never through another build of SQLite: two of them in one process, or of differe
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from itertools import islice, pairwise
@@ -98,7 +98,7 @@ class SqliteDatabase(Database):
     def remaining(self, parts: Sequence[Slice]) -> list[Slice | None]:
         return list(parts)
 
-    def read(self, part: Slice, columns: Sequence[Column]) -> Iterator[pa.RecordBatch]:
+    def read(self, part: Slice, columns: Sequence[Column]) -> Generator[pa.RecordBatch, None, None]:
         schema = arrow_schema(columns)
         query, values = _select(part, columns)
         with self._connected() as connection:
