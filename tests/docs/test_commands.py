@@ -9,7 +9,7 @@ import pytest
 from eventhub.cli import _common_last, build_app
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", ROOT / "deploy" / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "deploy" / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(r"^```(?:console|sh)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 INLINE = re.compile(r"`(eventhub [a-z-]+(?: [^`]*)?)`")
 
@@ -47,7 +47,7 @@ def test_commands_in_the_text_exist(page: Path):
 
 
 def test_the_page_of_webhooks_names_every_alarming_metric():
-    text = (ROOT / "docs" / "webhooks.md").read_text()
+    text = (ROOT / "docs" / "how-to" / "webhooks.md").read_text()
     rules = (ROOT / "deploy" / "prometheus" / "eventhub.rules.yml").read_text()
     named = {name.removesuffix("_bucket") for name in re.findall(r"eventhub_[a-z_]+", rules)}
     assert {name for name in named if f"`{name}`" not in text} == set()

@@ -13,7 +13,7 @@ from eventhub.config import Settings
 from tests.cli.support import EVENTHUB, Command
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 POSTGRES = re.compile(r"postgresql://[^\"'\s]+")
 HUB = "http://127.0.0.1:8080"
@@ -84,7 +84,7 @@ def test_the_readme_names_every_setting():
 
 
 def test_the_page_of_errors_names_every_error():
-    text = (ROOT / "docs" / "errors.md").read_text()
+    text = (ROOT / "docs" / "reference" / "errors.md").read_text()
     missing = [
         name for name in errors.__all__ if f"`{name}`" not in text and name not in ("EventHubError", "StoreError")
     ]

@@ -1,4 +1,4 @@
-"""The examples of docs/pipeline.md run, one after the other, as a reader would try them."""
+"""The examples of docs/how-to/pipeline.md run, one after the other, as a reader would try them."""
 
 import re
 from pathlib import Path
@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 from tests.pipeline.support import numbered, publish
 
 pytestmark = pytest.mark.alone
-PAGE = Path(__file__).parents[2] / "docs" / "pipeline.md"
+PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "pipeline.md"
 EXAMPLES = re.findall(r"^```py\n(.*?)^```$", PAGE.read_text(), re.MULTILINE | re.DOTALL)
 
 

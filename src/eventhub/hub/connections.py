@@ -1,8 +1,8 @@
 """A connection to a receiver: one request after another over HTTP/1.1, each answered before the next is sent.
 
-A general HTTP client costs four times as much for each request (docs/benchmarks.md) and does much that a webhook must
-not: follow redirects, use proxies and cookies, decompress. The parser is llhttp, as in Node. What is read is bounded:
-headers, body, and everything around them.
+A general HTTP client costs four times as much for each request (docs/reference/benchmarks.md) and does much that a
+webhook must not: follow redirects, use proxies and cookies, decompress. The parser is llhttp, as in Node. What is read
+is bounded: headers, body, and everything around them.
 """
 
 from __future__ import annotations
