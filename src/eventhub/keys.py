@@ -204,6 +204,13 @@ class KeyRing:
                 return principal
         return self._admitted(await self._look(key_id), digest)
 
+    async def named(self, key_id: str) -> Principal | None:
+        """Whose key has this id, for those who have shown it before; None when it is not good any more."""
+        known = self._remembered.get(key_id)
+        if known is None or self._monotonic() >= known.until:
+            known = await self._look(key_id)
+        return None if known is None else self._let_in(known)
+
     async def keyless(self) -> bool:
         """Whether there is no key and never was one: keys that have ended keep the door shut."""
         if self._has_keys:
@@ -223,8 +230,11 @@ class KeyRing:
 
     def _admitted(self, known: Remembered | None, digest: bytes) -> Principal | None:
         right = hmac.compare_digest(digest, self._nobody if known is None else known.key.digest)
+        return None if known is None or not right else self._let_in(known)
+
+    def _let_in(self, known: Remembered) -> Principal | None:
         now = self._clock.now()
-        if known is None or not right or not is_live(known.key, now):
+        if not is_live(known.key, now):
             return None
         if known.principal is None:
             try:

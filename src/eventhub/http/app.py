@@ -15,7 +15,7 @@ from eventhub.http.documentation import make_documents
 from eventhub.http.endpoint import SECURITY, Endpoint
 from eventhub.http.operations import Operation
 from eventhub.http.problems import Problem
-from eventhub.http.routes import OPERATIONS
+from eventhub.http.routes import OPERATIONS, PAGES
 from eventhub.http.routing import Routes
 from eventhub.http.service import Service
 
@@ -41,7 +41,7 @@ def build_app(service: Service) -> Application:
     """The application of one server process; it opens the service when it starts and closes it at its end."""
     service.documents = make_documents(OPERATIONS)
     by_path: dict[str, list[Operation]] = {}
-    for operation in OPERATIONS:
+    for operation in (*OPERATIONS, *PAGES):
         by_path.setdefault(operation.path, []).append(operation)
 
     @asynccontextmanager

@@ -25,7 +25,7 @@ __all__ = ["Endpoint", "answer_to", "send_answer"]
 log = get_logger("eventhub.http")
 
 SAFE_METHODS: Final = frozenset({"GET", "HEAD"})
-NO_CONTENT: Final = 204
+BODILESS: Final = frozenset({204, 304})
 SERVER_ERROR: Final = 500
 SECURITY: Final = (
     (b"x-content-type-options", b"nosniff"),
@@ -61,10 +61,11 @@ class Endpoint:
     async def _answer(self, operation: Operation | None, scope: Any, receive: Receive) -> Answer:
         gate, method = self._gate, scope["method"]
         headers = gate.check_size(scope)
-        gate.check_place(headers, writes=method not in SAFE_METHODS or operation is None or not operation.safe)
+        writes = method not in SAFE_METHODS or operation is None or not operation.safe
+        gate.check_place(headers, writes=writes or (operation is not None and operation.streams))
         if operation is None:
             raise Problem(405, "method", f"{method[:20]} is not possible here.", allow=self._allow)
-        principal = await gate.admit(operation, headers, scope.get("client"))
+        principal = await gate.admit(operation, headers, scope.get("client"), writes=writes)
         if not accepts(headers, operation.gives):
             raise Problem(406, "not-acceptable", f"This route answers with {operation.gives} only.")
         ask = Ask(self._service, headers, principal, scope.get("path_params", {}), receive)
@@ -111,7 +112,7 @@ def answer_to(error: Exception, scope: Any) -> Answer:
 
 async def send_answer(answer: Answer, method: str, send: Any) -> None:
     headers = [*SECURITY, *answer.headers]
-    if answer.status != NO_CONTENT:
+    if answer.status not in BODILESS:
         headers.append((b"content-length", str(len(answer.body)).encode()))
     if answer.content_type is not None:
         headers.append((b"content-type", answer.content_type))

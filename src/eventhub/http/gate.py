@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from eventhub.http.operations import Operation
 from eventhub.http.problems import Problem
+from eventhub.http.sessions import has_cookie
 
 if TYPE_CHECKING:
     from eventhub.http.service import Service
@@ -75,22 +76,25 @@ class Gate:
             if foreign or headers.get(b"sec-fetch-site", b"none") not in OWN_PAGES:
                 raise Problem(403, "foreign-origin", "Pages of another origin may not change anything here.")
 
-    async def admit(self, operation: Operation, headers: dict[bytes, bytes], client: Any) -> Principal:
+    async def admit(self, operation: Operation, headers: dict[bytes, bytes], client: Any, *, writes: bool) -> Principal:
         """Who asks, if the key is good, its scope allows the operation and its rate is not used up."""
         service = self._service
         if operation.scope is None:
             return service.nobody
-        principal = await self._principal(headers, client)
+        principal = await self._principal(
+            headers, client, unseen=writes and not operation.streams and _says_no_place(headers)
+        )
         if principal is None:
             raise Problem(401, "unauthorized", "Send a valid API key: Authorization: Bearer eh_….")
-        if not principal.scopes.allows(operation.scope):
+        if operation.scope and not principal.scopes.allows(operation.scope):
             raise Problem(403, "forbidden", f"This key lacks the scope {operation.scope!r}.")
         wait = service.buckets.take(principal.id)
         if wait:
             raise Problem(429, "rate-limit", "Too many requests with this key. Slow down.", retry_after=wait)
         return principal
 
-    async def _principal(self, headers: dict[bytes, bytes], client: Any) -> Principal | None:
+    async def _principal(self, headers: dict[bytes, bytes], client: Any, *, unseen: bool) -> Principal | None:
+        """Whose key or session it is. ``unseen`` is a write of which nobody knows which page makes it."""
         authorization = headers.get(b"authorization", b"").decode("latin-1")
         kind, _, text = authorization.partition(" ")
         if kind.lower() != "bearer":
@@ -104,13 +108,19 @@ class Gate:
         )
         if at_home and await self._service.keys.keyless():
             return self._service.owner
+        if not text and not authorization and has_cookie(headers):
+            if unseen:
+                raise Problem(
+                    403, "foreign-origin", "With a cookie, a change needs the Origin of the page that makes it."
+                )
+            return await self._service.sessions.principal(headers)
         return await self._service.keys.verify(text.strip())
 
 
 def accepts(headers: dict[bytes, bytes], gives: str) -> bool:
     """Whether the client takes what the operation gives; problems are given whatever it takes."""
     wanted = headers.get(b"accept")
-    if wanted is None:
+    if wanted is None or gives == "*/*":
         return True
     main = gives.partition("/")[0]
     for part in wanted.decode("latin-1").lower().split(","):
@@ -119,6 +129,11 @@ def accepts(headers: dict[bytes, bytes], gives: str) -> bool:
         if not refused and kind in ("*/*", f"{main}/*", gives, ""):
             return True
     return False
+
+
+def _says_no_place(headers: dict[bytes, bytes]) -> bool:
+    """Whether nothing tells which page a request comes from; every browser says so of its writes."""
+    return b"origin" not in headers and b"sec-fetch-site" not in headers
 
 
 def _place(origin: str) -> str:

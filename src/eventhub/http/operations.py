@@ -12,7 +12,7 @@ from eventhub.http.answers import Answer
 if TYPE_CHECKING:
     from eventhub.http.asking import Ask
 
-__all__ = ["BATCH", "EVENT", "REPORT", "Example", "Operation"]
+__all__ = ["ANY_KEY", "BATCH", "EVENT", "REPORT", "Example", "Operation"]
 
 REPORT: Final = 64 * 1024
 """Bytes: a body about one event."""
@@ -21,6 +21,8 @@ EVENT: Final = 1_048_576 + 128 * 1024
 BATCH: Final = 16 * 1_048_576
 """Bytes: many at once."""
 JSON_TYPES: Final = ("application/json",)
+ANY_KEY: Final = ""
+"""The scope of what every key may do."""
 
 Handler = Callable[["Ask"], Awaitable[Answer]]
 
@@ -42,7 +44,7 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     summary: str
     handle: Handler
     scope: str | None
-    """The scope that a key needs; None for everybody."""
+    """The scope that a key needs, ``ANY_KEY`` for a key alone; None for everybody."""
     group: str = "Events"
     body: Any = None
     body_optional: bool = False
@@ -55,6 +57,8 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     gives: str = "application/json"
     safe: bool = True
     """Whether a GET changes nothing, so that a HEAD may ask for it too."""
+    streams: bool = False
+    """Whether its answer goes on until somebody ends it: then no page from elsewhere may ask for it."""
     cloud_events: bool = False
     """Whether the body may be a CloudEvent's data, of any type, with its attributes in the headers."""
     headers: tuple[tuple[str, str], ...] = ()

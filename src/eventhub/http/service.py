@@ -7,11 +7,13 @@ from pathlib import Path
 
 from eventhub.config import Settings
 from eventhub.errors import EventNotFound
+from eventhub.http.dashboard.files import load_files
 from eventhub.http.documentation import Documents
 from eventhub.http.gate import Gate
 from eventhub.http.limits import Backlog, DiskReserve, TokenBuckets
 from eventhub.http.problems import Problem
 from eventhub.http.publishing import Publisher
+from eventhub.http.sessions import Sessions
 from eventhub.hub.crew import Crew
 from eventhub.hub.destinations import Destinations
 from eventhub.hub.sealing import Vault
@@ -42,6 +44,7 @@ class Service:
         )
         self.publisher = Publisher(self.work.composer, settings.max_retries, queue=settings.work_queue)
         self.keys = KeyRing(store, secret)
+        self.sessions = Sessions(self.keys, secret)
         self.owner, self.nobody = OWNER, NOBODY
         self.buckets = TokenBuckets(settings.rate_per_second, settings.rate_burst)
         self._backlog = Backlog(store, settings.max_backlog)
@@ -60,6 +63,7 @@ class Service:
         self.metrics = Metrics(store, waiting=lambda: self.work.room.waiting, numbers=self.crew.numbers)
         self.gate = Gate(self)
         self.documents = Documents(b"", b"", b"")
+        self.page_files = load_files()
         self.stopping = False
         self._history: History | None = None
 

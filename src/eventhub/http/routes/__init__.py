@@ -1,4 +1,4 @@
-"""The routes, one module a subject; ``OPERATIONS`` is all of them in the order of the documentation."""
+"""The routes, one module a subject; ``OPERATIONS`` is all of the interface in the order of the documentation."""
 
 from eventhub.http.operations import Operation
 from eventhub.http.routes import (
@@ -8,13 +8,15 @@ from eventhub.http.routes import (
     keys,
     messages,
     operating,
+    pages,
     replaying,
+    session,
     subscriber_keys,
     subscribers,
     work,
 )
 
-__all__ = ["OPERATIONS"]
+__all__ = ["OPERATIONS", "PAGES"]
 
 OPERATIONS: tuple[Operation, ...] = (
     *events.OPERATIONS,
@@ -26,5 +28,7 @@ OPERATIONS: tuple[Operation, ...] = (
     *messages.OPERATIONS,
     *dlq.OPERATIONS,
     *keys.OPERATIONS,
+    *session.OPERATIONS,
     *health.OPERATIONS,
 )
+PAGES: tuple[Operation, ...] = pages.PAGES
