@@ -150,12 +150,17 @@ class DiskReserve:
 
     def admit(self) -> float:
         """0.0, or the seconds after which it is worth asking again."""
+        left = self.left()
+        return 0.0 if left is None or left >= 0 else LOOK_EVERY
+
+    def left(self) -> int | None:
+        """Bytes that are left above the reserve, fewer than none when it is touched; None when there is no reserve."""
         if self._path is None or not self._least:
-            return 0.0
+            return None
         now = self._clock()
         if now >= self._look_at:
             self._look_at = now + LOOK_EVERY
             self._free = self._least
             with suppress(OSError):  # a path that cannot be looked at is for the database to complain about
                 self._free = self._free_bytes(self._path)
-        return 0.0 if self._free >= self._least else LOOK_EVERY
+        return self._free - self._least

@@ -8,6 +8,7 @@ from pathlib import Path
 from eventhub.config import Settings
 from eventhub.errors import EventNotFound
 from eventhub.http.dashboard.files import load_files
+from eventhub.http.dashboard.overseer import Overseer
 from eventhub.http.documentation import Documents
 from eventhub.http.gate import Gate
 from eventhub.http.limits import Backlog, DiskReserve, TokenBuckets
@@ -61,6 +62,7 @@ class Service:
             settings=crew_settings(settings),
         )
         self.metrics = Metrics(store, waiting=lambda: self.work.room.waiting, numbers=self.crew.numbers)
+        self.overseer = Overseer(store, settings, self._disk)
         self.gate = Gate(self)
         self.documents = Documents(b"", b"", b"")
         self.page_files = load_files()
@@ -80,6 +82,7 @@ class Service:
 
     async def close(self) -> None:
         self.stop_taking()
+        await self.overseer.close()
         await self.crew.stop()
         await self.metrics.stop()
         await self.work.close()

@@ -16,6 +16,7 @@ from eventhub.hub.lines import CircuitRules
 from eventhub.hub.looping import Loop
 from eventhub.hub.notices import Notices
 from eventhub.hub.numbers import Numbers
+from eventhub.hub.presence import Presence
 from eventhub.hub.roster import Roster
 from eventhub.hub.sending import Sender
 from eventhub.hub.subscribers import SubscriberBook
@@ -62,6 +63,8 @@ class Crew:
             self._loops.append(Dispatcher(store, roster, self._sender, notices, self.numbers, tuning=settings.tuning))
         if "janitor" in roles:
             self._loops.append(Janitor(store, notices, settings.keeping, self.numbers))
+        if self._loops:
+            self._loops.append(Presence(store, sorted(roles)))
 
     async def start(self) -> None:
         if self._sender is not None:

@@ -37,6 +37,7 @@ from eventhub.store.values import (
     Wanted,
 )
 from eventhub.store.wakeups import Wakeups
+from eventhub.store.watching import Watching
 from eventhub.store.workers import is_dead
 
 __all__ = ["Store"]
@@ -52,7 +53,7 @@ TEND_SHARE = 20
 """A look that took t seconds is not repeated before this many times t, so tending stays a small share of the work."""
 
 
-class Store(Reading, Operating, Delivering, Messaging, Ledger, Pruning):
+class Store(Reading, Watching, Operating, Delivering, Messaging, Ledger, Pruning):
     """A database of events and deliveries. Opens itself on first use; faces share it.
 
     ``await store`` opens it at once, ``async with store`` opens it and closes it at the end.

@@ -13,6 +13,7 @@ from eventhub.http.routes import (
     session,
     subscriber_keys,
     subscribers,
+    watching,
     work,
 )
 
@@ -28,6 +29,7 @@ OPERATIONS: tuple[Operation, ...] = (
     *messages.OPERATIONS,
     *dlq.OPERATIONS,
     *keys.OPERATIONS,
+    *watching.OPERATIONS,
     *session.OPERATIONS,
     *health.OPERATIONS,
 )

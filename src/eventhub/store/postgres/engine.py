@@ -28,6 +28,7 @@ from eventhub.store.postgres.pruning import PostgresPruning
 from eventhub.store.postgres.publishing import SQL, is_plain, publish_calls, publish_plain
 from eventhub.store.postgres.reading import PostgresReading, same
 from eventhub.store.postgres.signals import Signals
+from eventhub.store.postgres.watching import PostgresWatching
 from eventhub.store.routes import KnownRoutes, by_priority
 from eventhub.store.rows import to_claims
 from eventhub.store.values import Claim, Held, NewEvent, Published, Report, Route, Settled, Tended, Wanted, routes_in
@@ -44,7 +45,13 @@ TRIES = 4
 
 
 class PostgresStore(
-    PostgresReading, PostgresOperating, PostgresDelivering, PostgresMessaging, PostgresLedger, PostgresPruning
+    PostgresReading,
+    PostgresOperating,
+    PostgresDelivering,
+    PostgresMessaging,
+    PostgresLedger,
+    PostgresPruning,
+    PostgresWatching,
 ):
     """Events in the schema ``eventhub`` of a PostgreSQL database, for any number of processes and hosts."""
 

@@ -23,6 +23,7 @@ from eventhub.store.sqlite.pruning import SqlitePruning
 from eventhub.store.sqlite.publishing import SQL, publish_calls, route_number
 from eventhub.store.sqlite.reading import SqliteReading
 from eventhub.store.sqlite.thread import ConnectionThread
+from eventhub.store.sqlite.watching import SqliteWatching
 from eventhub.store.values import Claim, Held, NewEvent, Published, Report, Route, Settled, Tended, Wanted, routes_in
 
 __all__ = ["SqliteStore"]
@@ -33,7 +34,9 @@ WATCH_SECONDS = 0.02
 _MICROSECOND = timedelta(microseconds=1)
 
 
-class SqliteStore(SqliteReading, SqliteOperating, SqliteDelivering, SqliteMessaging, SqliteLedger, SqlitePruning):
+class SqliteStore(
+    SqliteReading, SqliteOperating, SqliteDelivering, SqliteMessaging, SqliteLedger, SqlitePruning, SqliteWatching
+):
     """Events in one SQLite file; several processes may share it."""
 
     engine = "sqlite"
