@@ -1,0 +1,116 @@
+// What the pipeline made of the past: throughput, times, failures, the busiest names, and when it last ran.
+
+import { h, fill, said } from "./dom.js";
+import { get, Problem } from "./api.js";
+import { badge, empty, heading, load, panel, table, tile } from "./parts.js";
+import { bar, chart } from "./charts.js";
+import { ago, compact, count, day, exactly, hour, milliseconds, percent } from "./format.js";
+import { reasonWords } from "./page-dead.js";
+import { link } from "./routes.js";
+
+const RANGES = [1, 7, 30, 90];
+const MOST_ROWS = 12;
+
+export function show(root, { query, signal }) {
+  const days = RANGES.includes(Number(query.get("days"))) ? Number(query.get("days")) : 7;
+  const place = h("div", {}, h("p", { class: "soft" }, "Reading the lake …"));
+  const range = h("nav", { class: "segments", "aria-label": "Days" }, RANGES.map((number) =>
+    h("a", { href: link("/history", { days: number }), "aria-current": number === days ? "true" : undefined }, number === 1 ? "1 day" : `${number} days`)));
+  const note = h("span", {}, "What the pipeline made of the past.");
+  fill(root, heading("History", { about: note, actions: [range] }), place);
+  load(place, signal, async () => {
+    try {
+      draw(place, note, await get("/history", { days }, signal));
+    } catch (error) {
+      if (!(error instanceof Problem) || error.kind !== "no-history") throw error;
+      fill(place, panel("", empty("No history yet", said(error.message), "eventhub pipeline run")));
+    }
+  });
+}
+
+function draw(place, note, figures) {
+  const { total, moments } = figures;
+  const times = moments.map((moment) => new Date(moment.at));
+  const byHour = figures.step === "hour";
+  const when = byHour && times.length <= 30 ? hour : day;
+  const hover = byHour ? (date) => `${day(date)} ${hour(date)}` : day;
+  const counts = (name) => moments.map((moment) => moment.counts[name]);
+  const shape = (name, share) => moments.map((moment) => moment[name][share]);
+  fill(note, figures.first_day === figures.last_day ? `${figures.first_day}. ` : `${figures.first_day} to ${figures.last_day}. `, lastRun(figures));
+  const drawn = (title, series, more = {}) => h("section", { class: "panel" }, chart({ title, series, times, show: compact, when, hover, ...more }));
+  const step = byHour ? "hour" : "day";
+  fill(place,
+    h("div", { class: "tiles" },
+      tile("Published", compact(total.counts.published)), tile("Completed", compact(total.counts.completed)),
+      tile("Attempts", compact(total.counts.attempts), { note: `${compact(total.counts.retries)} retries` }),
+      tile("Failure rate", percent(total.failure_rate), { note: "of all attempts" }),
+      tile("Dead", compact(total.counts.dead), { look: total.counts.dead ? "bad" : "" }),
+      tile("Latency p50", milliseconds(total.latency_p50), { note: `p99 ${milliseconds(total.latency_p99)}` })),
+    drawn(`Throughput, events per ${step}`, [
+      { name: "published", look: "c0", values: counts("published"), area: true },
+      { name: "completed", look: "ok", values: counts("completed") },
+      { name: "dead", look: "bad", values: counts("dead") }]),
+    h("div", { class: "columns" },
+      drawn("From publishing to the end", [
+        { name: "p50", look: "c0", values: shape("latency", "p50") }, { name: "p90", look: "c1", values: shape("latency", "p90") },
+        { name: "p99", look: "c2", values: shape("latency", "p99") }], { show: milliseconds }),
+      drawn("Failed attempts", [{ name: "failure rate", look: "bad", values: moments.map((moment) => moment.failure_rate), area: true }],
+        { show: percent, least: 0.01 })),
+    figures.depths.length > 0 && drawn(`Open work at the end of each ${step}`, figures.depths.slice(0, 4).map((depth, number) =>
+      ({ name: depth.queue || "no queue", look: ["c0", "c1", "c2", "ok"][number], values: depth.depths }))),
+    h("div", { class: "columns" }, names("Types", figures.types), names("Subscribers", figures.subscribers, "subscribers")),
+    h("div", { class: "columns" }, names("Queues", figures.queues), names("Tags", figures.tags)),
+    workers(figures.workers), h("div", { class: "columns" }, keys(figures.keys), dead(figures.dead)));
+}
+
+function lastRun({ last_run: run, made_at: made }) {
+  const at = run?.finished_at ?? run?.ended_at ?? run?.at ?? (typeof run === "string" ? run : null);
+  return at ? ["The pipeline last ran ", ago(at), "."] : ["Read ", exactly(made), "."];
+}
+
+/** Rows that are too many for the page are told, not hidden. */
+function cut(title, rows, columns, none) {
+  return panel(title, rows.length ? table(title, columns, rows.slice(0, MOST_ROWS)).element : h("p", { class: "soft" }, none),
+    rows.length > MOST_ROWS && h("p", { class: "soft more" }, `The busiest ${MOST_ROWS} of ${rows.length}.`));
+}
+
+function names(title, rows, route) {
+  const most = Math.max(1, ...rows.map((row) => row.counts.attempts));
+  const name = (row) => (row.name ? said(row.name) : h("span", { class: "soft" }, "none"));
+  return cut(title, rows, [
+    ["Name", (row) => (route && /^\d+$/.test(row.id ?? "") ? h("a", { href: `#/${route}/${row.id}` }, name(row)) : name(row))],
+    ["Attempts", (row) => [compact(row.counts.attempts), bar(row.counts.attempts / most)], "number"],
+    ["Failed", (row) => percent(row.failure_rate), "number"],
+    ["p50 / p99", (row) => `${milliseconds(row.latency_p50)} / ${milliseconds(row.latency_p99)}`, "number"],
+  ], "None in this time.");
+}
+
+function workers(rows) {
+  return cut("Workers", rows, [
+    ["Worker", (row) => said(row.name)],
+    ["State", (row) => badge(row.stale ? "silent" : "alive", row.stale ? "silent at the end" : "at work at the end"), "tight"],
+    ["Attempts", (row) => compact(row.counts.attempts), "number"],
+    ["Failed", (row) => percent(row.failure_rate), "number"],
+    ["Abandoned", (row) => count(row.counts.abandoned), "number"],
+    ["Time p50 / p99", (row) => `${milliseconds(row.duration_p50)} / ${milliseconds(row.duration_p99)}`, "number"],
+    ["Last seen", (row) => ago(row.last_seen), "tight"],
+  ], "Nobody worked in this time.");
+}
+
+function keys(rows) {
+  return cut("Busiest ordering keys", rows, [
+    ["Key", (row) => said(row.ordering_key)],
+    ["Deliveries", (row) => compact(row.deliveries), "number"],
+    ["Failures", (row) => compact(row.failures), "number"],
+    ["Longest wait", (row) => milliseconds(row.longest_wait_ms), "number"],
+  ], "No ordering keys in this time.");
+}
+
+function dead(rows) {
+  return cut("What they died of", rows, [
+    ["Dead", (row) => count(row.dead), "number"],
+    ["Reason", (row) => reasonWords(row.reason ?? "unknown")],
+    ["Error", (row) => row.example_error && said(row.example_error, "clip"), "error"],
+    ["Last", (row) => ago(row.last_at), "tight"],
+  ], "No dead letters that nobody has retried.");
+}

@@ -1,0 +1,153 @@
+// What pages are made of: headings, badges, tables, tiles, empty states, status lines.
+
+import { h, fill, said } from "./dom.js";
+import { Problem } from "./api.js";
+
+/** How a state looks and sounds: a shape and a word, never a colour alone. */
+const LOOKS = {
+  PENDING: ["idle", "pending"], PROCESSING: ["busy", "processing"], COMPLETED: ["ok", "completed"],
+  COMPLETED_WITH_ERRORS: ["warn", "completed with errors"], FAILED: ["bad", "failed"],
+  active: ["ok", "active"], paused: ["idle", "paused"], disabled: ["bad", "disabled"],
+  open: ["bad", "circuit open"], alive: ["ok", "alive"], silent: ["warn", "silent"],
+  ok: ["ok", "ok"], warn: ["warn", "warning"], bad: ["bad", "trouble"], off: ["idle", "off"], info: ["busy", "note"],
+  PUBLISHED: ["idle", "published"], PICKED: ["busy", "picked"], STARTED: ["busy", "started"],
+  ABANDONED: ["warn", "abandoned"], RESET: ["warn", "reset"], RELEASED: ["idle", "released"], DEAD: ["bad", "dead"],
+  RETRIED: ["busy", "retried"], SKIPPED: ["warn", "skipped"], CANCELLED: ["idle", "cancelled"],
+};
+
+export function badge(state, words) {
+  const [look, name] = LOOKS[state] ?? ["idle", String(state)];
+  return h("span", { class: `badge ${look}` }, mark(look), words ?? name);
+}
+
+export const look = (state) => (LOOKS[state] ?? ["idle"])[0];
+export const mark = (name) => h("span", { class: `mark ${name}`, "aria-hidden": "true" });
+
+/** The head of a page. What is done on it stands to the right. */
+export function heading(title, { about, actions, crumb } = {}) {
+  return h("header", { class: "head" },
+    h("div", { class: "head-words" },
+      crumb && h("a", { class: "crumb", href: crumb.href }, "‹ ", crumb.words),
+      h("h1", { tabindex: "-1" }, title),
+      about && h("p", { class: "soft" }, about)),
+    actions && h("div", { class: "actions" }, actions));
+}
+
+export function button(words, onclick, { kind = "", ...rest } = {}) {
+  return h("button", { type: "button", class: kind, onclick, ...rest }, words);
+}
+
+export function panel(title, ...children) {
+  return h("section", { class: "panel" }, title && h("h2", {}, title), children);
+}
+
+/** Columns are [title, row → content, class]. On narrow screens each row becomes a card. */
+export function table(caption, columns, rows) {
+  const body = h("tbody", { role: "rowgroup" });
+  const element = h("div", { class: "table-box" },
+    h("table", { role: "table" },
+      h("caption", { class: "unseen" }, caption),
+      h("thead", { role: "rowgroup" }, h("tr", { role: "row" },
+        columns.map(([title, , kind]) => h("th", { scope: "col", role: "columnheader", class: kind }, title)))),
+      body));
+  const row = (item) => h("tr", { role: "row" }, columns.map(([title, cell, kind]) =>
+    h("td", { role: "cell", class: kind, "data-label": title }, cell(item))));
+  fill(body, rows.map(row));
+  return { element, body, append: (more) => body.append(...more.map(row)), replace: (all) => fill(body, all.map(row)) };
+}
+
+/** Names and values below each other; values that are missing are left out. */
+export function facts(pairs) {
+  const known = pairs.filter(([, value]) => value !== undefined && value !== null && value !== "");
+  return h("dl", { class: "facts" }, known.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))));
+}
+
+export function tile(name, value, { note, look: kind, href } = {}) {
+  const words = [h("span", { class: "tile-name" }, name), h("span", { class: "tile-value" }, value),
+    h("span", { class: "tile-note" }, note ?? "")];
+  return h(href ? "a" : "div", { class: `tile ${kind ?? ""}`, href }, words);
+}
+
+/** Nothing is there yet: what to do first, with a command to copy. */
+export function empty(title, words, command) {
+  return h("div", { class: "empty" }, h("p", { class: "empty-title" }, title), words && h("p", {}, words),
+    command && copyable(command));
+}
+
+export function copyable(text, { wrap = true } = {}) {
+  const words = h("code", {}, text);
+  return h("div", { class: `copyable${wrap ? " wraps" : ""}` },
+    h("pre", { tabindex: "0" }, words), copyButton(text));
+}
+
+export function copyButton(text) {
+  const element = button("Copy", async () => {
+    await copy(text, element);
+    element.textContent = "Copied";
+    setTimeout(() => { element.textContent = "Copy"; }, 1500);
+  }, { kind: "small" });
+  return element;
+}
+
+/** The clipboard is there on https and on this machine only; elsewhere the text is selected. */
+async function copy(text, beside) {
+  try {
+    await navigator.clipboard.writeText(text);
+  } catch {
+    const code = beside.parentElement?.querySelector("code");
+    if (code) getSelection().selectAllChildren(code);
+  }
+}
+
+/** A value as JSON, indented. */
+export function json(value) {
+  const text = JSON.stringify(value, null, 2) ?? "null";
+  return copyable(text, { wrap: true });
+}
+
+export const notice = document.getElementById("notice");
+let fading = 0;
+
+/** Says at the foot of the page what came of an action. */
+export function tell(words, kind = "ok") {
+  clearTimeout(fading);
+  fill(notice, h("span", { class: `notice ${kind}` }, mark(kind), words,
+    kind === "bad" && button("Dismiss", () => fill(notice), { kind: "small" })));
+  if (kind !== "bad") fading = setTimeout(() => fill(notice), 6000);
+}
+
+/** Does what a button stands for; while it runs the button rests, and trouble is told. */
+export async function act(element, work) {
+  element.setAttribute("aria-busy", "true");
+  element.disabled = true;
+  try {
+    return await work();
+  } catch (error) {
+    if (!(error instanceof Problem)) throw error;
+    tell(error.message, "bad");
+    return undefined;
+  } finally {
+    element.disabled = false;
+    element.removeAttribute("aria-busy");
+  }
+}
+
+/** In place of what could not be read: why, and a way to try again. */
+export function trouble(error, again) {
+  return h("div", { class: "trouble", role: "alert" }, mark("bad"),
+    h("p", {}, said(error.message)), again && button("Try again", again));
+}
+
+/** Reads and shows a part of a page; trouble stands in its place. */
+export async function load(place, signal, work) {
+  place.setAttribute("aria-busy", "true");
+  try {
+    await work();
+  } catch (error) {
+    if (signal.aborted) return;
+    if (!(error instanceof Problem)) throw error;
+    if (error.status !== 401) fill(place, trouble(error, () => load(place, signal, work)));
+  } finally {
+    place.removeAttribute("aria-busy");
+  }
+}
