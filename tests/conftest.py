@@ -19,9 +19,11 @@ _numbers = itertools.count(1)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Tests that need the machine run one after the other: those with Spark in one line, all others in another."""
     for item in items:
+        with_spark = "spark" in getattr(item, "fixturenames", ())
+        if with_spark:
+            item.add_marker(pytest.mark.alone)
         if item.get_closest_marker("alone"):
-            line = "spark" if "spark" in getattr(item, "fixturenames", ()) else "others"
-            item.add_marker(pytest.mark.xdist_group(line))
+            item.add_marker(pytest.mark.xdist_group("spark" if with_spark else "others"))
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - as everybody writes it
 
-from eventhub.errors import EventHubError
+from eventhub.errors import EventHubError, StoreError
+from eventhub.pipeline.source.database import open_database
 from tests.pipeline.support import complete, numbered, publish
 
 pytestmark = pytest.mark.alone
@@ -162,3 +163,11 @@ def test_a_schema_of_the_users_own_is_refused(spark: SparkSession, store_url: st
     publish(store_url, numbered(1))
     with pytest.raises(PySparkException, match="give no schema"):
         spark.read.format("eventhub").options(url=store_url).schema("id string").load().count()
+
+
+def test_a_server_that_is_too_old_is_named_with_the_remedy(monkeypatch: pytest.MonkeyPatch, postgres_url: str) -> None:
+    monkeypatch.setattr("eventhub.pipeline.source.postgres.OLDEST_SERVER", 99)
+    source = open_database(postgres_url)
+    for ask in (source.origin, lambda: source.current("events")):
+        with pytest.raises(StoreError, match=r"is PostgreSQL \d\d; eventhub needs 99 or newer\. Upgrade the server\."):
+            ask()

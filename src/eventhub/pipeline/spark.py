@@ -144,5 +144,5 @@ def _java_options(java: Java, given: str, *, train: bool) -> str:
         options.append(shlex.quote(f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}"))
     cache = trained(java, may_train=train)
     if cache is not None:
-        options.append(f"-XX:AOTCache={cache} -Xlog:aot=off -Xlog:cds=off")
+        options.append(f"-XX:AOTCache={cache} -Xlog:aot*=off -Xlog:cds*=off")
     return " ".join(filter(None, options))

@@ -67,7 +67,7 @@ def trained(java: Java, *, may_train: bool) -> Path | None:
 
 def _train(java: Java, cache: Path) -> bool:
     draft = cache.with_suffix(f".{os.getpid()}.draft")
-    options = f"-XX:AOTCacheOutput={draft} -Xlog:aot=off -Xlog:cds=off"
+    options = f"-XX:AOTCacheOutput={draft} -Xlog:aot*=off -Xlog:cds*=off"
     environment = {
         **os.environ,
         "JAVA_HOME": str(java.spark_home()),
