@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator, Callable
 from typing import Any, Final
 
 import msgspec
@@ -14,12 +15,18 @@ NO_STORE: Final = ((b"cache-control", b"no-store"),)
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """Status, body and headers; the length is added when it is sent."""
+    """Status, body and headers; the length is added when it is sent.
+
+    With ``stream`` it goes on after its head, piece by piece, until the stream ends or the client has hung up; whatever
+    happens, ``ended`` is called at the end.
+    """
 
     status: int
     body: bytes = b""
     content_type: bytes | None = JSON
     headers: tuple[tuple[bytes, bytes], ...] = ()
+    stream: AsyncGenerator[bytes, None] | None = None
+    ended: Callable[[], None] | None = None
 
 
 _encode = msgspec.json.Encoder().encode

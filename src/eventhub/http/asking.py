@@ -28,7 +28,18 @@ def as_id(text: str) -> int | None:
 class Ask:
     """One request: who asks, what for, and what came with it."""
 
-    __slots__ = ("_receive", "body", "content_type", "headers", "parameters", "principal", "query", "raw", "service")
+    __slots__ = (
+        "_client",
+        "_receive",
+        "body",
+        "content_type",
+        "headers",
+        "parameters",
+        "principal",
+        "query",
+        "raw",
+        "service",
+    )
 
     def __init__(
         self,
@@ -37,6 +48,8 @@ class Ask:
         principal: Principal,
         parameters: MutableMapping[str, str],
         receive: Receive,
+        *,
+        client: Any = None,
     ) -> None:
         self.service = service
         self.headers = headers
@@ -47,6 +60,7 @@ class Ask:
         self.raw = b""
         self.content_type = ""
         self._receive = receive
+        self._client = client
 
     @property
     def event_id(self) -> int:
@@ -88,6 +102,11 @@ class Ask:
             return value.decode("utf-8")
         except UnicodeDecodeError:
             raise Problem(400, "invalid-header", f"The header {name.decode()} is not UTF-8.") from None
+
+    async def is_welcome(self, scope: str) -> bool:
+        """Whether whoever asked may still do this: their key or session may have ended since."""
+        principal = await self.service.gate.recognise(self.headers, self._client)
+        return principal is not None and principal.scopes.allows(scope)
 
     async def gone(self) -> None:
         """Returns when the client has hung up."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
 
@@ -53,22 +54,25 @@ class Endpoint:
             return
         except Exception as error:  # noqa: BLE001 - every answer is an answer
             answer = answer_to(error, scope)
-        await send_answer(answer, scope["method"], send)
+        if answer.stream is None:
+            await send_answer(answer, scope["method"], send)
         self._service.metrics.answered(
             operation.name if operation else "unknown", answer.status, perf_counter() - started
         )
+        if answer.stream is not None:
+            await send_stream(answer, answer.stream, receive, send)
 
     async def _answer(self, operation: Operation | None, scope: Any, receive: Receive) -> Answer:
         gate, method = self._gate, scope["method"]
         headers = gate.check_size(scope)
         writes = method not in SAFE_METHODS or operation is None or not operation.safe
-        gate.check_place(headers, writes=writes or (operation is not None and operation.streams))
+        gate.check_place(headers, writes=writes)
         if operation is None:
             raise Problem(405, "method", f"{method[:20]} is not possible here.", allow=self._allow)
         principal = await gate.admit(operation, headers, scope.get("client"), writes=writes)
         if not accepts(headers, operation.gives):
             raise Problem(406, "not-acceptable", f"This route answers with {operation.gives} only.")
-        ask = Ask(self._service, headers, principal, scope.get("path_params", {}), receive)
+        ask = Ask(self._service, headers, principal, scope.get("path_params", {}), receive, client=scope.get("client"))
         ask.query = read_query(scope["query_string"], operation.query or Asked)
         if operation.body is not None:
             await self._read(operation, ask, receive)
@@ -108,6 +112,34 @@ def answer_to(error: Exception, scope: Any) -> Answer:
         return problem.answer()
     log.error("request failed", method=scope["method"], path=scope["path"], exc_info=error)
     return unforeseen().answer()
+
+
+async def send_stream(answer: Answer, stream: AsyncGenerator[bytes, None], receive: Receive, send: Any) -> None:
+    """The head, then piece by piece. A client that does not read holds up its own pieces only."""
+    sending = asyncio.create_task(_send_pieces(answer, stream, send))
+    leaving = asyncio.create_task(_gone(receive))
+    try:
+        await asyncio.wait([sending, leaving], return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in (sending, leaving):
+            task.cancel()
+        await asyncio.gather(sending, leaving, return_exceptions=True)
+        await stream.aclose()
+        if answer.ended is not None:
+            answer.ended()
+
+
+async def _send_pieces(answer: Answer, stream: AsyncGenerator[bytes, None], send: Any) -> None:
+    headers = [*SECURITY, *answer.headers, (b"content-type", answer.content_type)]
+    await send({"type": "http.response.start", "status": answer.status, "headers": headers})
+    async for piece in stream:
+        await send({"type": "http.response.body", "body": piece, "more_body": True})
+    await send({"type": "http.response.body", "body": b""})
+
+
+async def _gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
 
 
 async def send_answer(answer: Answer, method: str, send: Any) -> None:

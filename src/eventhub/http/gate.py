@@ -93,6 +93,10 @@ class Gate:
             raise Problem(429, "rate-limit", "Too many requests with this key. Slow down.", retry_after=wait)
         return principal
 
+    async def recognise(self, headers: dict[bytes, bytes], client: Any) -> Principal | None:
+        """Whoever is still watching, as they were let in; None when they would not be let in any more."""
+        return await self._principal(headers, client, unseen=False)
+
     async def _principal(self, headers: dict[bytes, bytes], client: Any, *, unseen: bool) -> Principal | None:
         """Whose key or session it is. ``unseen`` is a write of which nobody knows which page makes it."""
         authorization = headers.get(b"authorization", b"").decode("latin-1")

@@ -8,6 +8,7 @@ from pathlib import Path
 from eventhub.config import Settings
 from eventhub.errors import EventNotFound
 from eventhub.http.dashboard.files import load_files
+from eventhub.http.dashboard.live import Live
 from eventhub.http.dashboard.overseer import Overseer
 from eventhub.http.documentation import Documents
 from eventhub.http.gate import Gate
@@ -63,6 +64,7 @@ class Service:
         )
         self.metrics = Metrics(store, waiting=lambda: self.work.room.waiting, numbers=self.crew.numbers)
         self.overseer = Overseer(store, settings, self._disk)
+        self.live = Live(store, self.overseer)
         self.gate = Gate(self)
         self.documents = Documents(b"", b"", b"")
         self.page_files = load_files()
@@ -76,8 +78,9 @@ class Service:
         self.metrics.start()
 
     def stop_taking(self) -> None:
-        """No more work is handed out: whoever waits for some is told that there is none."""
+        """No more work is handed out: whoever waits for some is told that there is none, and streams end."""
         self.stopping = True
+        self.live.stop()
         self.work.stop()
 
     async def close(self) -> None:
