@@ -100,6 +100,7 @@ class Live:
         self._watchers: set[Watcher] = set()
         self._reading: asyncio.Task[None] | None = None
         self._shown: bytes | None = None
+        self._latest: deque[LiveEntry] = deque(maxlen=MOST_ENTRIES)
         self._stopped = False
 
     def __len__(self) -> int:
@@ -115,9 +116,12 @@ class Live:
             )
         watcher = Watcher()
         self._watchers.add(watcher)
-        if self._shown is not None and self._reading is not None:
+        if self._reading is not None and self._shown is not None:
             watcher.show(self._shown)
+            watcher.tell(list(self._latest), 0)
         if self._reading is None:
+            self._shown = None
+            self._latest.clear()
             self._reading = asyncio.create_task(self._read(), name="eventhub-live")
         return watcher
 
@@ -163,8 +167,8 @@ class Live:
             except EventHubError as error:
                 self._show(self._overseer.last())
                 log.debug("live_failed", error=f"{error}")
-            except Exception as error:
-                log.error("live_failed", exc_info=error)
+            except Exception:
+                log.exception("live_failed")  # whatever one round met, the next one tries again
             took = time.monotonic() - started
             await asyncio.sleep(max(READ_EVERY - took, took * READ_SHARE))
 
@@ -172,6 +176,7 @@ class Live:
         news = await self._store.newest_log(MOST_ENTRIES, since=position)
         if news.entries:
             entries = [_entry(entry, kind) for entry, kind in news.entries]
+            self._latest.extend(entries)
             for watcher in self._watchers:
                 watcher.tell(entries, news.missed)
         self._show(await self._overseer.look())

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Overseer"]
 
-LOOK_EVERY: Final = 1.0
+LOOK_EVERY: Final = 0.9
+"""A little less than the live stream's second, so that each of its rounds finds a new look."""
 SLOW_EVERY: Final = 5.0
 """What changes slowly is not asked more often than this."""
 LOOK_SHARE: Final = 20

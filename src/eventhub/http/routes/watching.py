@@ -56,8 +56,8 @@ OPERATIONS: Final = (
         path="/live",
         name="live",
         summary="The overview and what happens, as it goes on (server-sent events)",
-        description="`overview`: the document of GET /overview, when it has changed, about once a second. `log`: what was "
-        "logged since, at most 100 rows, and how many were missed. A stream ends with its key, and when the server stops.",
+        description="`overview`: the document of GET /overview, when it has changed, about once a second. `log`: what "
+        "was logged since, at most 100 rows, and how many were missed. A stream ends with its key, and with the server.",
         handle=live,
         scope="read",
         group="Dashboard",
