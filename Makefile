@@ -1,11 +1,15 @@
 # The commands of the project. `make` alone lists them; the work itself is in scripts/.
 SHELL := bash
 .DEFAULT_GOAL := help
-.PHONY: demo test lint lock bench clean help
+.PHONY: demo serve test lint lock bench clean help
 
-demo: ## Set up what is missing, then run the main job end to end on SQLite
+demo: ## Set up what is missing, then see all of it on one machine in under two minutes (ARGS="--no-spark")
 	@scripts/setup run
-	@.venv/bin/eventhub demo
+	@.venv/bin/eventhub demo $(ARGS)
+
+serve: ## Set up what is missing, then keep a hub with demo data running at http://127.0.0.1:8080/ until Ctrl-C
+	@scripts/setup run
+	@.venv/bin/eventhub demo serve $(ARGS)
 
 test: ## Set up what is missing, then run lint and all tests (ARGS="-k name" narrows pytest)
 	@scripts/setup test

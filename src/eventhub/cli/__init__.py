@@ -1,7 +1,4 @@
-"""The command line: ``eventhub <group> <command>``, one module a group, imported only when it is used.
-
-Exit codes: 0 it worked, 1 it failed or found a problem, 2 it was called the wrong way, 130 it was interrupted.
-"""
+"""The command line: ``eventhub <group> <command>``, one module a group, imported only when it is used."""
 
 from __future__ import annotations
 
@@ -13,11 +10,11 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from cyclopts import App
 
-__all__ = ["GROUPS", "build_app", "main"]
+__all__ = ["EXIT_CODES", "GROUPS", "build_app", "main"]
 
 GROUPS: Final = {
     "serve": "Run the hub as a server: publish, work and operate over HTTP.",
-    "demo": "See what the hub does, end to end, in a few seconds.",
+    "demo": "See what the hub does, end to end, in a minute or two.",
     "publish": "Publish an event, over HTTP or into a database.",
     "worker": "Run a program for each event, as a worker of a hub.",
     "events": "Look at events: what is there, and what happened to one.",
@@ -31,6 +28,7 @@ GROUPS: Final = {
     "migrate": "Create the tables, or bring them up to date.",
     "doctor": "Check the database, versions and settings, and say what to do.",
     "bench": "Measure how fast the hub is on this machine.",
+    "completion": "Print the script by which a shell completes commands.",
 }
 """Command group → what it is for. Each is the ``app`` of the module ``eventhub.cli.<group>``."""
 
@@ -38,6 +36,13 @@ OK: Final = 0
 FAILED: Final = 1
 USAGE: Final = 2
 INTERRUPTED: Final = 130
+EXIT_CODES: Final = {
+    OK: "It worked.",
+    FAILED: "It failed, or found what it was to look for: a problem, a refusal, an unreachable database.",
+    USAGE: "It was called the wrong way, or a setting cannot work; nothing was done.",
+    INTERRUPTED: "It was interrupted (Ctrl-C) before its end.",
+}
+"""What the end of every command means; no command ends with another code by itself."""
 
 
 def build_app() -> App:
@@ -50,7 +55,8 @@ def build_app() -> App:
         name="eventhub",
         version=__version__,
         help="Durable events: publish, handle, retry, and never lose one.",
-        help_epilogue="The database is --db, EVENTHUB_DB, or db in eventhub.toml; else eventhub.db in this directory.",
+        help_epilogue="The database is --db, EVENTHUB_DB, or db in eventhub.toml; else eventhub.db in this directory. "
+        "Exit codes: 0 it worked, 1 it failed or found a problem, 2 it was called the wrong way, 130 interrupted.",
         help_format="plaintext",
     )
     for place, (group, purpose) in enumerate(GROUPS.items()):

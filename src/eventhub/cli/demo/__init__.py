@@ -1,104 +1,96 @@
-"""``eventhub demo``: the main job end to end, told to someone who has never seen the hub.
+"""``eventhub demo``: the whole product on one machine, told to someone who has never seen it; ``demo serve`` stays.
 
-    handlers in one process ──▶ work shared by processes ──▶ how fast ──▶ the sum: nothing lost
+    bus ──▶ queue ──▶ HTTP workers ──▶ webhooks ──▶ a killed worker ──▶ speed ──▶ the sum ──▶ Spark ──▶ the report
 
-The sum is taken from the database, not from memory, and a sum that does not add up is a failure.
+The sums are taken from the database and from the lake, not from memory, and one that does not add up is a failure.
 """
 
 from __future__ import annotations
 
 import asyncio
-import secrets
-import tempfile
-from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Final
 
 import msgspec
 from cyclopts import App, Parameter
 
-from eventhub.cli.options import Common, open_named
-from eventhub.cli.output import document
-from eventhub.config import hide_password
+from eventhub.cli.demo.place import DIRECTORY, fresh
+from eventhub.cli.options import Common
 from eventhub.errors import SettingsError
-
-if TYPE_CHECKING:
-    from eventhub.cli.demo.stage import Stage
-    from eventhub.config import Settings
 
 __all__ = ["app"]
 
 app = App(name="demo")
 
-MOST_EVENTS = 10_000_000
+MOST_EVENTS: Final = 10_000_000
+LARGEST_PORT: Final = 65_535
+Dir = Annotated[Path, Parameter(name="--dir", help="Where the files of the demo go; replaced each time.")]
 
 
 @app.default
 def demo(
     *,
     events: Annotated[int, Parameter(help="How many events the part about speed takes.")] = 20_000,
-    keep: Annotated[bool, Parameter(help="Keep the database, to look around in it.", negative="")] = False,
+    spark: Annotated[bool, Parameter(help="Leave out the part about Spark.", negative="--no-spark")] = True,
+    directory: Dir = DIRECTORY,
     common: Common | None = None,
 ) -> int:
-    """See what the hub does, end to end, in a few seconds.
+    """See what the hub does, end to end, in a minute or two.
 
-    It works in a fresh SQLite file that is removed afterwards. Only --db leads it to another database, never a
-    variable or a file; there it uses queues of its own and leaves its events for you to look at.
+    It works in a fresh SQLite file, in a directory that stays for you to look at and is replaced the next time. Only
+    --db leads it to another database, never a variable or a file: to an empty one, where it leaves its events.
     """
     if not 1 <= events <= MOST_EVENTS:
         raise SettingsError(f"--events is {events}; give a number from 1 to {MOST_EVENTS:,}.")
     common = common or Common()
     loaded = common.load()
+    _needs_server()
     if loaded.is_default("log_level"):
-        from eventhub.observe.logging import configure
+        _hush()
+    from eventhub.cli.demo.tour import Tour, ended_by_signals
 
-        configure("critical")  # the failures below are on purpose, and told in plain words
-    settings = loaded.settings
-    with ExitStack() as cleanup:
-        if common.db is None:
-            directory = tempfile.mkdtemp(prefix="eventhub-demo-")
-            if not keep:
-                cleanup.callback(_remove, directory)
-            settings = msgspec.structs.replace(settings, db=str(Path(directory) / "demo.db"))
-        kept = keep or common.db is not None
-        return asyncio.run(_run(settings, events=events, own=common.db is None, kept=kept, quiet=common.json))
+    with fresh(directory / "tour") as place:
+        db = str(place / "demo.db") if common.db is None else common.db
+        settings = msgspec.structs.replace(loaded.settings, db=db)
+        tour = Tour(settings, place, events=events, spark=spark, json=common.json)
+        return asyncio.run(ended_by_signals(tour.run()))
 
 
-async def _run(settings: Settings, *, events: int, own: bool, kept: bool, quiet: bool) -> int:
-    from eventhub.cli.demo import bus_part, killed_part, queue_part, speed_part
-    from eventhub.cli.demo.stage import Narrator, Stage
-    from eventhub.cli.demo.tally import count
+@app.command
+def serve(
+    *,
+    port: Annotated[int, Parameter(help="The port of 127.0.0.1 to listen on; 0 takes a free one.")] = 8080,
+    events: Annotated[int, Parameter(help="How many events the made-up week before now has.")] = 30_000,
+    spark: Annotated[bool, Parameter(help="Make no history, which Spark would do.", negative="--no-spark")] = True,
+    directory: Dir = DIRECTORY,
+    debug: Annotated[bool, Parameter(help="Show where an error came from.", negative="", show_default=False)] = False,
+) -> int:
+    """Keep a hub with demo data and some traffic running, for a look around, until Ctrl-C."""
+    del debug  # the entry point looks for it
+    if not 0 <= port <= LARGEST_PORT:
+        raise SettingsError(f"--port is {port}; give a number from 0 to {LARGEST_PORT}.")
+    if not 1 <= events <= MOST_EVENTS:
+        raise SettingsError(f"--events is {events}; give a number from 1 to {MOST_EVENTS:,}.")
+    _needs_server()
+    _hush()
+    from eventhub.cli.demo.living import Living
 
-    narrator = Narrator(quiet=quiet)
-    async with open_named(settings) as store:
-        stage = Stage(store, narrator, prefix="" if own else f"demo-{secrets.token_hex(3)}-")
-        narrator.opening(hide_password(settings.db))
-        await bus_part.play(stage)
-        await queue_part.play(stage)
-        await killed_part.play(stage)
-        await speed_part.play(stage, events=events)
-        with narrator.waiting("Adding up what the database says …"):
-            sum_ = await count(stage)
-    if quiet:
-        document({**sum_.to_dict(), "database": hide_password(settings.db) if kept else None})
-    else:
-        narrator.closing(sum_)
-        _where_next(stage, settings.db if kept else None)
-    return 0 if sum_.ok else 1
-
-
-def _where_next(stage: Stage, db: str | None) -> None:
-    narrator = stage.narrator
-    if db is None:
-        narrator.say("The database is gone again. `eventhub demo --keep` keeps it, so that you can look around.")
-        return
-    shown = hide_password(db)
-    narrator.say("Look around in the database that this made:")
-    for command in ("stats", "dlq list", f"events list --queue {stage.queue('reports')}", "doctor"):
-        narrator.command(f"eventhub --db '{shown}' {command}")
+    with fresh(directory / "hub") as place:
+        return asyncio.run(Living(place, port=port, events=events, spark=spark).run())
 
 
-def _remove(directory: str) -> None:
-    import shutil
+def _hush() -> None:
+    """No log: the failures of a demo are on purpose, and told in plain words."""
+    from eventhub.observe.logging import configure
 
-    shutil.rmtree(directory, ignore_errors=True)
+    configure("critical")
+
+
+def _needs_server() -> None:
+    try:
+        import aiohttp  # noqa: F401
+        import uvicorn  # noqa: F401
+    except ImportError as error:
+        raise SettingsError("The demo runs a server, which needs more packages: pip install 'eventhub[server]'.") from (
+            error
+        )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from eventhub.bus import DLQInspector, EventBus
 from eventhub.cli.output import json_text, plain, table
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["play"]
 
+QUEUE: Final = "shop"
 RETRY = RetryPolicy(max_retries=3, base_delay=0.25, multiplier=2.0, jitter=0.1)
 SHORT = {"max_retries": 2, "base_delay": 0.1}
 
@@ -66,16 +67,15 @@ async def play(stage: Stage) -> None:
         "1. Handlers in your process: EventBus",
         "A shop publishes events; functions subscribe to patterns such as order.* and are called.",
     )
-    name = stage.queue("shop")
-    async with EventBus(stage.store, name=name, retry=RETRY, retry_scope="handler") as bus:
+    async with EventBus(stage.store, name=QUEUE, retry=RETRY, retry_scope="handler") as bus:
         shop = Shop(stage)
         shop.subscribe(bus)
-        stage.book(name, [await bus.publish("order.placed", {"order": 1})])
-        stage.book(name, [await bus.publish("order.shipped", {"order": 1})])
+        stage.book(QUEUE, [await bus.publish("order.placed", {"order": 1})])
+        stage.book(QUEUE, [await bus.publish("order.shipped", {"order": 1})])
 
         stage.narrator.say("A handler that fails is tried again, after longer and longer waits:")
         with stage.narrator.waiting("Waiting for the retries …"):
-            stage.book(name, [await bus.publish("payment.due", {"order": 1, "amount": 40})])
+            stage.book(QUEUE, [await bus.publish("payment.due", {"order": 1, "amount": 40})])
 
         stage.narrator.say("Two events that no retry can save, because of a bug and of bad data:")
         with stage.narrator.waiting("Waiting until the hub gives up …"):
@@ -83,13 +83,13 @@ async def play(stage: Stage) -> None:
                 bus.publish("invoice.due", {"order": 1, "net": 40}),
                 bus.publish("refund.due", {"order": 999}),
             )
-        stage.book(name, dead)
+        stage.book(QUEUE, dead)
         await _from_the_dead(stage, shop, *dead)
 
 
 async def _from_the_dead(stage: Stage, shop: Shop, invoice: int, refund: int) -> None:
     dlq = DLQInspector(stage.store)
-    page = await dlq.list(queue=stage.queue("shop"))
+    page = await dlq.list(queue=QUEUE)
     stage.expect(
         "Both are in the dead letter queue, with the error of every attempt",
         kept={event.id for event in page.events} == {invoice, refund}
@@ -100,6 +100,7 @@ async def _from_the_dead(stage: Stage, shop: Shop, invoice: int, refund: int) ->
     shop.invoices_fixed = True
     await dlq.retry(invoice, by="demo")
     await stage.settled(invoice, status=Status.COMPLETED)
+    stage.came_back += 1
     stage.narrator.note("The refund stays there until somebody decides about it.")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from eventhub.core.events import QueuedEvent
 from eventhub.core.outcomes import HandlerResult, Success, TransientError
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["play"]
 
+QUEUE: Final = "orders"
 CUSTOMERS = ("anna", "ben")
 STEPS = ("placed", "paid", "shipped")
 
@@ -42,8 +43,7 @@ async def play(stage: Stage) -> None:
         "Each event goes to one worker at a time. Events with the same ordering key keep their order,",
         "even when one of them fails; other keys do not wait for it.",
     )
-    name = stage.queue("orders")
-    queue = EventQueue(stage.store, queue=name, retry_after=timedelta(seconds=0.4))
+    queue = EventQueue(stage.store, queue=QUEUE, retry_after=timedelta(seconds=0.4))
     orders = Orders(stage)
     manager = EventManager(queue, concurrency=4)
     manager.register("orders", "order.*", orders.handle)
@@ -52,7 +52,7 @@ async def play(stage: Stage) -> None:
         for step in STEPS
         for customer in CUSTOMERS
     )
-    stage.book(name, ids)
+    stage.book(QUEUE, ids)
     with stage.narrator.waiting("Working …"):
         async with manager:
             await stage.settled(*ids)
@@ -69,7 +69,7 @@ async def _publish_twice(stage: Stage, queue: EventQueue) -> None:
     payload = {"customer": "anna", "step": "placed"}
     first = await queue.publish("order.placed", payload, idempotency_key="order-7")
     again = await queue.publish("order.placed", payload, idempotency_key="order-7")
-    stage.book(queue.name, [first.id])
+    stage.book(QUEUE, [first.id])
     stage.expect(f"Both calls were answered with event {first.id}: there is only one", kept=first.id == again.id)
     stage.duplicates_stopped += 1
     manager = EventManager(queue)

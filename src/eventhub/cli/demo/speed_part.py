@@ -1,10 +1,10 @@
-"""Part 4: many events in and out again, with everything on: commit, fence, lease and log."""
+"""Part 6: many events in and out again, with everything on: commit, fence, lease and log."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from eventhub.core.events import QueuedEvent
 from eventhub.queue import EventManager, EventQueue
@@ -14,19 +14,19 @@ if TYPE_CHECKING:
 
 __all__ = ["play"]
 
-BATCH = 1000
+QUEUE: Final = "speed"
+BATCH: Final = 1000
 
 
 async def play(stage: Stage, *, events: int) -> None:
-    stage.narrator.chapter("4. Speed", f"{events:,} events in, in batches of {BATCH:,}, and out through a handler.")
-    name = stage.queue("speed")
-    async with EventQueue(stage.store, queue=name) as queue:
+    stage.narrator.chapter("6. Speed", f"{events:,} events in, in batches of {BATCH:,}, and out through a handler.")
+    async with EventQueue(stage.store, queue=QUEUE) as queue:
         began = time.perf_counter()
         with stage.narrator.progress("publishing", events) as done:
             for start in range(0, events, BATCH):
                 numbers = range(start, min(start + BATCH, events))
                 ids = await queue.publish_many({"type": "tick", "payload": {"n": n}} for n in numbers)
-                stage.book(name, ids)
+                stage.book(QUEUE, ids)
                 done(start + len(ids))
         stage.publish_rate = events / (time.perf_counter() - began)
         stage.narrator.good(f"published {events:,} events: {stage.publish_rate:,.0f} events/s, each committed")

@@ -38,10 +38,16 @@ class Narrator:
         self._console.width = min(self._console.width, WIDTH)
         self._began = time.monotonic()
 
-    def opening(self, db: str) -> None:
+    def opening(self, db: str, directory: str) -> None:
         self._console.print("[bold]Event Hub[/]: events that are stored before anything else happens to them,")
         self._console.print("handled at least once, retried when that fails, and never lost.")
-        self._console.print(plain(f"Database: {db}"), style="dim")
+        self._console.print(plain(f"Database: {db}"), style="dim", soft_wrap=True)
+        self._console.print(plain(f"Files: {directory}, replaced by the next demo"), style="dim", soft_wrap=True)
+
+    @property
+    def seconds(self) -> float:
+        """Since the story began."""
+        return time.monotonic() - self._began
 
     def chapter(self, title: str, *lines: str) -> None:
         self._console.print()
@@ -88,20 +94,19 @@ class Narrator:
             task = bar.add_task(line, total=total)
             yield lambda done: bar.update(task, completed=done)
 
-    def closing(self, sum_: Sum) -> None:
-        took = time.monotonic() - self._began
+    def sum_up(self, sum_: Sum) -> None:
         self.chapter("The sum, as the database has it")
         numbers = ("published", "completed", "retried", "dead", "lost")
-        rows = table("queue", *numbers, numbers=numbers)
+        rows = table("part", *numbers, numbers=numbers)
         for line in sum_.lines:
-            rows.add_row(line.queue, *(f"{getattr(line, name):,}" for name in numbers))
+            rows.add_row(line.part, *(f"{getattr(line, name):,}" for name in numbers))
         rows.add_section()
         rows.add_row("[bold]all[/]", *(f"[bold]{getattr(sum_, name):,}[/]" for name in numbers))
         self.show(rows)
         for problem in sum_.problems:
             self.bad(problem)
         if sum_.ok:
-            self.good(f"It adds up: completed + dead = published, and nothing is lost. It took {took:.1f} s.")
+            self.good("It adds up: completed + dead = published, and nothing is lost")
 
     def _mark(self, mark: str, style: str, line: str) -> None:
         from rich.text import Text
@@ -110,25 +115,27 @@ class Narrator:
 
 
 class Stage:
-    """One run of the demo."""
+    """One run of the demo: where its hub is, and what it has to answer for at the end."""
 
-    def __init__(self, store: Store, narrator: Narrator, *, prefix: str) -> None:
+    def __init__(self, store: Store, narrator: Narrator, *, hub: str = "", hub_pid: int = 0) -> None:
         self.store = store
         self.narrator = narrator
+        self.hub = hub
+        self.hub_pid = hub_pid
         self.acknowledged: dict[str, list[int]] = {}
+        """Part → ids of events that the hub said it has."""
         self.handled: set[int] = set()
+        self.subscribers: dict[int, str] = {}
         self.duplicates_stopped = 0
+        self.webhooks_refused = 0
+        self.came_back = 0
+        self.taken_over = 0
         self.publish_rate = 0.0
         self.drain_rate = 0.0
-        self._prefix = prefix
 
-    def queue(self, name: str) -> str:
-        """The name of a queue of this run: in somebody's own database it must not meet theirs."""
-        return self._prefix + name
-
-    def book(self, queue: str, ids: Iterable[int]) -> None:
+    def book(self, part: str, ids: Iterable[int]) -> None:
         """The hub said that it has these events: it has to answer for them at the end."""
-        self.acknowledged.setdefault(queue, []).extend(ids)
+        self.acknowledged.setdefault(part, []).extend(ids)
 
     async def settled(self, *ids: int, status: Status | None = None) -> None:
         """Wait until these events have ended, perhaps in a certain way."""

@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from eventhub.core.events import Action, QueuedEvent, Status
+from eventhub.store.messages import DeadFilter, MessageFilter
 from eventhub.store.values import EventFilter
 
 if TYPE_CHECKING:
     from eventhub.cli.demo.stage import Stage
 
-__all__ = ["Line", "Sum", "count"]
+__all__ = ["Line", "Messages", "Sum", "count"]
 
 PAGE: Final = 5000
+MOST_MESSAGES: Final = 1000
 EXPECTED_DEAD: Final = 1
 FEW: Final = 100
+NEWS: Final = "hub."
+"""Events that the hub itself publishes, about dead messages and the like."""
 
 
 class Line(msgspec.Struct, frozen=True):
-    """One queue in the sum."""
+    """One part of the demo in the sum."""
 
-    queue: str
+    part: str
     published: int
     completed: int
     retried: int
@@ -34,14 +39,22 @@ class Line(msgspec.Struct, frozen=True):
         return self.published - self.completed - self.dead
 
 
+class Messages(msgspec.Struct, frozen=True):
+    """The webhooks in the sum."""
+
+    made: int = 0
+    delivered: int = 0
+    requests: int = 0
+
+
 class Sum(msgspec.Struct, frozen=True):
     """The whole demo in numbers, and what is wrong with them."""
 
     lines: list[Line]
+    messages: Messages
+    events: int
+    """All that the database has, with the hub's own."""
     problems: list[str]
-    duplicates_stopped: int
-    publish_per_second: float
-    drain_per_second: float
 
     @property
     def ok(self) -> bool:
@@ -73,61 +86,73 @@ class Sum(msgspec.Struct, frozen=True):
             "ok": self.ok,
             "problems": self.problems,
             **{name: getattr(self, name) for name in totals},
-            "duplicates_stopped": self.duplicates_stopped,
-            "publish_per_second": round(self.publish_per_second),
-            "drain_per_second": round(self.drain_per_second),
-            "queues": [{"queue": line.queue, **{n: getattr(line, n) for n in totals}} for line in self.lines],
+            "webhooks": self.messages,
+            "parts": [{"part": line.part, **{n: getattr(line, n) for n in totals}} for line in self.lines],
         }
 
 
 async def count(stage: Stage) -> Sum:
     """Read everything back from the store and compare it with what was acknowledged and what handlers saw."""
+    events = {event.id: event for event in await _all_events(stage)}
+    letters = {letter.id for letter in (await stage.store.dead_letters(DeadFilter(limit=PAGE))).letters}
     lines: list[Line] = []
-    problems: list[str] = []
-    for queue, acknowledged in stage.acknowledged.items():
-        events = {event.id: event for event in await _all_of(stage, queue)}
-        letters = {event.id for event in (await stage.store.dead(queue=queue)).events}
+    for part, acknowledged in stage.acknowledged.items():
+        found = [events[event_id] for event_id in acknowledged if event_id in events]
         lines.append(
             Line(
-                queue=queue,
+                part=part,
                 published=len(acknowledged),
-                completed=sum(events[i].status is Status.COMPLETED for i in acknowledged if i in events),
-                retried=await _retried(stage, events.values()),
+                completed=sum(event.status is Status.COMPLETED for event in found),
+                retried=await _retried(stage, found),
                 dead=len(letters.intersection(acknowledged)),
             )
         )
-        problems += _compare(stage, queue, acknowledged, events)
-    made = Sum(lines, problems, stage.duplicates_stopped, stage.publish_rate, stage.drain_rate)
+    messages, problems = await _messages(stage), list(_compared(stage, events))
+    made = Sum(lines, messages, len(events), problems)
     if made.lost:
         problems.append(f"{made.lost} events are neither completed nor dead.")
     if made.dead != EXPECTED_DEAD:
         problems.append(f"{made.dead} events are dead; it should be {EXPECTED_DEAD}, the refund.")
+    if messages.delivered != messages.made:
+        problems.append(f"{messages.delivered} of {messages.made} webhooks were delivered.")
     return made
 
 
-def _compare(stage: Stage, queue: str, acknowledged: list[int], events: dict[int, QueuedEvent]) -> Iterable[str]:
-    if missing := set(acknowledged) - events.keys():
-        yield f"{queue}: {len(missing)} acknowledged events are not in the database, such as {min(missing)}."
-    if strangers := events.keys() - set(acknowledged):
-        yield f"{queue}: {len(strangers)} events were never acknowledged, such as {min(strangers)}."
-    completed = {event.id for event in events.values() if event.status is Status.COMPLETED}
+def _compared(stage: Stage, events: Mapping[int, QueuedEvent]) -> Iterable[str]:
+    acknowledged = {event_id for ids in stage.acknowledged.values() for event_id in ids}
+    if missing := acknowledged - events.keys():
+        yield f"{len(missing)} acknowledged events are not in the database, such as {min(missing)}."
+    ours = {event.id for event in events.values() if not event.type.startswith(NEWS)}
+    if strangers := ours - acknowledged:
+        yield f"{len(strangers)} events were never acknowledged, such as {min(strangers)}."
+    completed = {event_id for event_id in ours if events[event_id].status is Status.COMPLETED}
     if unseen := completed - stage.handled:
-        yield f"{queue}: {len(unseen)} events are completed, but no handler saw them, such as {min(unseen)}."
+        yield f"{len(unseen)} events are completed, but no handler saw them, such as {min(unseen)}."
 
 
-async def _all_of(stage: Stage, queue: str) -> list[QueuedEvent]:
+async def _all_events(stage: Stage) -> list[QueuedEvent]:
     found: list[QueuedEvent] = []
     before: int | None = None
-    while page := await stage.store.events(EventFilter(queue=queue, limit=PAGE, before_id=before)):
+    while page := await stage.store.events(EventFilter(limit=PAGE, before_id=before)):
         found += page
         before = page[-1].id
     return found
 
 
-async def _retried(stage: Stage, events: Iterable[QueuedEvent]) -> int:
+async def _retried(stage: Stage, events: list[QueuedEvent]) -> int:
     """Events that took more than one try. A fresh start from the dead resets the counters, but never the log."""
-    several = list(events)
-    if len(several) > FEW:
-        return sum(event.attempts > 1 for event in several)
-    logs = [await stage.store.log(event.id) for event in several]
-    return sum([entry.action for entry in log].count(Action.PICKED) > 1 for log in logs)
+    if len(events) > FEW:
+        return sum(event.attempts > 1 for event in events)
+    logs = [await stage.store.log(event.id) for event in events]
+    tries = [Counter(entry.delivery_id for entry in log if entry.action is Action.PICKED) for log in logs]
+    return sum(any(number > 1 for number in each.values()) for each in tries)
+
+
+async def _messages(stage: Stage) -> Messages:
+    made: list[Status] = []
+    requests = 0
+    for subscriber in stage.subscribers:
+        found = await stage.store.messages(MessageFilter(subscriber=subscriber, limit=MOST_MESSAGES))
+        made += [message.status for message in found]
+        requests += sum(message.attempts for message in found)
+    return Messages(made=len(made), delivered=made.count(Status.COMPLETED), requests=requests)

@@ -1,0 +1,52 @@
+"""The directory of a demo: named, made anew each time, never somebody else's, and never under a demo that runs."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from eventhub.errors import SettingsError
+
+__all__ = ["DIRECTORY", "fresh"]
+
+DIRECTORY: Final = Path("eventhub-demo")
+MARK: Final = "made-by-eventhub-demo.txt"
+WORDS: Final = "Made by `eventhub demo`, which replaces this directory the next time.\n"
+
+
+@contextmanager
+def fresh(directory: Path) -> Iterator[Path]:
+    """An empty directory of that name for as long as the block lasts; it stays afterwards, to be looked at."""
+    mark = directory / MARK
+    if directory.is_symlink() or (directory.exists() and not directory.is_dir()):
+        raise SettingsError(f"{directory} is no directory; name another with --dir.")
+    if directory.exists() and any(directory.iterdir()):
+        if not mark.is_file():
+            raise SettingsError(f"{directory} has files that no demo made; name another directory with --dir.")
+        os.close(_held(mark))
+        shutil.rmtree(directory)
+    directory.mkdir(parents=True, exist_ok=True)
+    mark.write_text(WORDS)
+    holding = _held(mark)
+    try:
+        yield directory.absolute()
+    finally:
+        os.close(holding)
+
+
+def _held(mark: Path) -> int:
+    """The mark, locked: whoever has it, runs."""
+    file = os.open(mark, os.O_RDWR)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        os.close(file)
+        raise SettingsError(
+            f"A demo is running in {mark.parent}. End it first, or name another directory with --dir."
+        ) from None
+    return file
