@@ -188,12 +188,21 @@ def test_a_lake_without_marts_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("values", [[0.0, 0.0], [None, 5.0], [1.0, 1e9], [0.001, None]])
-@pytest.mark.parametrize("scale", ["linear", "logarithmic"])
+@pytest.mark.parametrize("scale", ["linear", "durations"])
 def test_charts_stay_inside_their_frame(values: list[float | None], scale: str) -> None:
     times = [LAST, LAST + timedelta(hours=1)]
-    drawn = line_chart("t", times, [Series("s", values)], logarithmic=scale == "logarithmic")
+    drawn = line_chart("t", times, [Series("s", values)], durations=scale == "durations")
     path = re.search(r' d="([^"]*)"', drawn)
     assert path is not None
     places = [float(number) for number in re.findall(r"[ML][\d.]+ (-?[\d.]+)", path[1])]
     assert all(0 <= place <= 240 for place in places)
     assert len(places) == sum(value is not None for value in values)
+
+
+def test_scales_have_steps_that_people_count_in() -> None:
+    times = [LAST, LAST + timedelta(hours=1)]
+    counted = line_chart("t", times, [Series("s", [0, 1])])
+    assert re.findall(r'class="scale">([^<]+)<', str(counted)) == ["0", "1"]
+    waited = line_chart("t", times, [Series("s", [5.0, 7.0e6])], told=lambda value: f"{value:g}", durations=True)
+    steps = re.findall(r'class="scale">([^<]+)<', str(waited))
+    assert steps == ["1", "100", "10000", "600000", "3.6e+07"]

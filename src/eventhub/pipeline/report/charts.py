@@ -19,6 +19,12 @@ COLOURS: Final = 8
 MOST_TICKS: Final = 5
 MOST_LABELS: Final = 10
 _UNITS: Final = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
+_SECOND, _MINUTE, _HOUR, _DAY = 1e3, 6e4, 3.6e6, 8.64e7
+DURATIONS: Final = (
+    *(1.0, 10.0, 100.0, _SECOND, 10 * _SECOND, _MINUTE, 10 * _MINUTE),
+    *(_HOUR, 10 * _HOUR, 4 * _DAY, 40 * _DAY, 400 * _DAY, 4000 * _DAY),
+)
+"""Milliseconds that people have words for, each about ten times the one before."""
 
 Told = Callable[[float], str]
 
@@ -39,13 +45,16 @@ def short(value: float) -> str:
 
 
 def line_chart(
-    title: str, times: Sequence[datetime], series: Sequence[Series], *, told: Told = short, logarithmic: bool = False
+    title: str, times: Sequence[datetime], series: Sequence[Series], *, told: Told = short, durations: bool = False
 ) -> Markup:
-    """Lines over time, each in a colour of its own, with a legend; None is a gap."""
+    """Lines over time, each in a colour of its own, with a legend; None is a gap.
+
+    ``durations`` are milliseconds, which are drawn on a logarithmic scale.
+    """
     known = [value for one in series for value in one.values if value is not None]
     if not times or not known:
         return tag("p", "Nothing to show.", class_="none")
-    scale = _Scale(max(known), min((value for value in known if value > 0), default=1.0), logarithmic=logarithmic)
+    scale = _Scale(known, durations=durations)
     across = _Across(times)
     drawn = [
         *(_grid(scale.at(tick), told(tick)) for tick in scale.ticks),
@@ -71,16 +80,20 @@ def bar(share: float) -> Markup:
 class _Scale:
     """From values to heights."""
 
-    def __init__(self, highest: float, least: float, *, logarithmic: bool) -> None:
-        self._logarithmic = logarithmic
-        if logarithmic:
-            low = math.floor(math.log10(least))
-            high = max(math.ceil(math.log10(max(highest, least))), low + 1)
-            every = math.ceil((high - low) / MOST_TICKS)
-            self.ticks = [10.0**power for power in range(low, high + 1, every)]
-            self._low, self._high = float(low), float(high)
+    def __init__(self, known: Sequence[float], *, durations: bool) -> None:
+        self._logarithmic = durations
+        highest = max(known)
+        if durations:
+            least = min((value for value in known if value > 0), default=1.0)
+            low = max((place for place, tick in enumerate(DURATIONS) if tick <= least), default=0)
+            high = next((place for place, tick in enumerate(DURATIONS) if tick >= highest), len(DURATIONS) - 1)
+            ticks = DURATIONS[low : max(high, low + 1) + 1]
+            self.ticks = list(ticks[:: math.ceil((len(ticks) - 1) / MOST_TICKS)])
+            self._low, self._high = math.log10(ticks[0]), math.log10(ticks[-1])
         else:
             step = _nice(highest / MOST_TICKS) if highest > 0 else 1.0
+            if all(float(value).is_integer() for value in known):
+                step = max(step, 1.0)
             self.ticks = [step * count for count in range(math.ceil(highest / step - 1e-9) + 1 if highest > 0 else 2)]
             self._low, self._high = 0.0, self.ticks[-1]
 

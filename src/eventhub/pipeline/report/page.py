@@ -106,9 +106,9 @@ def _over_time(figures: Figures) -> Markup:
     return _section(
         "Over time",
         line_chart(f"Throughput, {each}", times, counted("published", "completed", "failed", "dead")),
-        line_chart("From published to completed", times, latencies, told=_milliseconds, logarithmic=True),
-        line_chart("From published to picked", times, shaped("wait"), told=_milliseconds, logarithmic=True),
-        line_chart("From picked to ended", times, shaped("duration"), told=_milliseconds, logarithmic=True),
+        line_chart("From published to completed", times, latencies, told=_milliseconds, durations=True),
+        line_chart("From published to picked", times, shaped("wait"), told=_milliseconds, durations=True),
+        line_chart("From picked to ended", times, shaped("duration"), told=_milliseconds, durations=True),
         line_chart("Attempts that failed", times, [Series("%", rates)], told=lambda value: f"{value:.3g} %"),
         line_chart(f"Open work at the end of each {figures.step}", times, depths),
     )
