@@ -29,16 +29,20 @@ def run_forked(
     arguments: Sequence[str], *, cwd: Path, env: Mapping[str, str], stdin: str, timeout: float
 ) -> subprocess.CompletedProcess[str]:
     """What ``subprocess.run(["eventhub", *arguments], …)`` would give."""
-    nursery = _nurseries.get(os.getpid()) or _nurseries.setdefault(os.getpid(), Nursery())
     with tempfile.TemporaryFile("w+") as given, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors:
         given.write(stdin)
         given.seek(0)
-        status = nursery.run(arguments, cwd, env, (given, out, errors), timeout)
+        status = nursery().run(arguments, cwd, env, (given, out, errors), timeout)
         texts = []
         for file in (out, errors):
             file.seek(0)
             texts.append(file.read().decode())
     return subprocess.CompletedProcess(["eventhub", *arguments], status, *texts)
+
+
+def nursery() -> "Nursery":
+    """The one of this test process."""
+    return _nurseries.get(os.getpid()) or _nurseries.setdefault(os.getpid(), Nursery())
 
 
 class Nursery:

@@ -12,6 +12,7 @@ from eventhub.errors import EventHubError, EventNotFound, NotDeadError
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from eventhub.cli.progress import Advance
     from eventhub.store import Store
     from eventhub.store.messages import DeadLetter, DeadLetterPage
 
@@ -48,12 +49,14 @@ async def _why_not(store: Store, number: int) -> EventHubError:
     return NotDeadError(f"Event {number} is not in DLQ (status: {event.status})")
 
 
-async def retry_ids(store: Store, ids: list[int], by: str) -> tuple[list[int], dict[int, str]]:
+async def retry_ids(store: Store, ids: list[int], by: str, advance: Advance) -> tuple[list[int], dict[int, str]]:
     """Those that are due again, and why the others are not."""
     wanted = [number for number in dict.fromkeys(ids) if 0 < number <= LARGEST_ID]
     revived: set[int] = set()
     for start in range(0, len(wanted), PORTION):
-        revived |= await store.retry_dead(wanted[start : start + PORTION], by=by)
+        portion = wanted[start : start + PORTION]
+        revived |= await store.retry_dead(portion, by=by)
+        advance(len(portion))
     refused: dict[int, str] = {}
     for number in dict.fromkeys(ids):
         if number not in revived:

@@ -15,6 +15,7 @@ from eventhub.cli.dead_filters import Which
 from eventhub.cli.dead_letters import find_letter, print_letter, print_page, retry_ids
 from eventhub.cli.options import Common, with_store
 from eventhub.cli.output import console, document, plain
+from eventhub.cli.progress import bar, count_down, waiting
 from eventhub.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -97,7 +98,8 @@ def retry_dead(
         raise SettingsError(f"--limit is {limit}; give 1 or more, or leave it out.")
     if many:
         return _retry_many(which, limit, operator(by), common, dry_run=dry_run, ask=not yes)
-    retried, refused = with_store(common, lambda store: retry_ids(store, list(ids), operator(by)))
+    with bar("dead letters", len(ids), quiet=bool(common and common.json)) as advance:
+        retried, refused = with_store(common, lambda store: retry_ids(store, list(ids), operator(by), advance))
     if common and common.json:
         document({"retried": retried, "refused": [{"id": i, "error": error} for i, error in refused.items()]})
     else:
@@ -115,7 +117,17 @@ def _retry_many(which: Which, limit: int | None, by: str, common: Common | None,
         return found if limit is None else min(found, limit)
 
     async def retry(store: Store) -> int:
-        return await store.retry_dead_where(await which.filter(store), by=by, limit=limit)
+        wanted, beyond = await which.filter(store), None
+
+        async def left() -> int:
+            nonlocal beyond
+            found = await store.count_dead(wanted)
+            if beyond is None:  # what the limit leaves alone
+                beyond = 0 if limit is None else max(0, found - limit)
+            return max(0, found - beyond)
+
+        work = store.retry_dead_where(wanted, by=by, limit=limit)
+        return await count_down("dead letters", work, left, quiet=bool(common and common.json))
 
     if dry_run:
         _tell(with_store(common, count), "Would be due again", common, dry_run=True)
@@ -145,6 +157,7 @@ def purge_dead(
         raise SettingsError(f"--older-than-days is {older_than_days:g}; give days from 0 to {MOST_DAYS:,}.")
     if by == "created_at" and (dry_run or set(which.given) - {"queue"}):
         raise SettingsError("--by created_at goes with --queue alone; the other choices go by the time of death.")
+    quiet = bool(common and common.json)
 
     async def wanted(store: Store) -> DeadFilter:
         found = await which.filter(store)
@@ -156,8 +169,10 @@ def purge_dead(
 
     async def purge(store: Store) -> int:
         if by == "created_at":
-            return await store.purge_dead(older_than=timedelta(days=older_than_days), by=by, queue=which.queue)
-        return await store.purge_dead_where(await wanted(store))
+            with waiting("Deleting dead letters", quiet=quiet):
+                return await store.purge_dead(older_than=timedelta(days=older_than_days), by=by, queue=which.queue)
+        work = store.purge_dead_where(await wanted(store))
+        return await count_down("dead letters", work, lambda: count(store), quiet=quiet)
 
     if dry_run:
         _tell(with_store(common, count), "Would be deleted", common, dry_run=True)
@@ -188,13 +203,15 @@ def move_messages(
 
     async def work(store: Store) -> tuple[list[int], dict[int, str]]:
         moved, refused = [], {}
-        for number in dict.fromkeys(ids):
-            possible = 0 < number <= LARGEST_ID
-            if possible and await store.bury_message(number, by=operator(by)):
-                moved.append(number)
-                continue
-            found = await store.message(number) if possible else None
-            refused[number] = f"Message {number} is {found.status}" if found else f"Message not found: {number}"
+        with bar("messages", len(ids), quiet=bool(common and common.json)) as advance:
+            for number in dict.fromkeys(ids):
+                advance(1)
+                possible = 0 < number <= LARGEST_ID
+                if possible and await store.bury_message(number, by=operator(by)):
+                    moved.append(number)
+                    continue
+                found = await store.message(number) if possible else None
+                refused[number] = f"Message {number} is {found.status}" if found else f"Message not found: {number}"
         return moved, refused
 
     moved, refused = with_store(common, work)

@@ -9,6 +9,7 @@ from cyclopts import App
 
 from eventhub.cli.options import Common, open_named
 from eventhub.cli.output import console, document, plain
+from eventhub.cli.progress import waiting
 
 __all__ = ["app"]
 
@@ -22,7 +23,8 @@ def migrate(*, common: Common | None = None) -> None:
     Every command and every application does this by itself; do it by hand when only you may change tables.
     """
     common = common or Common()
-    facts = asyncio.run(_migrate(common))
+    with waiting("Bringing the tables up to date", quiet=common.json):
+        facts = asyncio.run(_migrate(common))
     if common.json:
         document({name: facts[name] for name in ("engine", "version", "location", "schema")})
         return

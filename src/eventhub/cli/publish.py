@@ -1,4 +1,4 @@
-"""``eventhub publish``: one event, into a hub over HTTP or straight into its database."""
+"""``eventhub publish``: one event, or a file of them, into a hub over HTTP or straight into its database."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import App, Parameter
 
 from eventhub.cli.options import open_existing
-from eventhub.cli.output import document
+from eventhub.cli.output import console, document
 from eventhub.cli.remote import Remote
 from eventhub.config import Settings
 from eventhub.core.scopes import JOB
 from eventhub.errors import InvalidEventError, InvalidPayloadError, SettingsError
 
 if TYPE_CHECKING:
+    from eventhub.cli.event_files import Told
     from eventhub.store.values import NewEvent
 
 __all__ = ["app"]
@@ -24,7 +25,7 @@ __all__ = ["app"]
 app = App(
     name="publish",
     help_epilogue="It goes over HTTP when --url is given or EVENTHUB_URL is set, and straight into the database with "
-    "--db or when there is no address.",
+    "--db or when there is no address. Lines of --file are objects with the members of POST /events.",
 )
 
 
@@ -43,18 +44,33 @@ def publish(
         tuple[str, ...], Parameter(help="name=value to go with it; may be given again.", negative="")
     ] = (),
     ordering_key: Annotated[str | None, Parameter(help="Events of one key are handled in order.")] = None,
-    idempotency_key: Annotated[str | None, Parameter(help="The same key again is the same event.")] = None,
+    idempotency_key: Annotated[
+        str | None,
+        Parameter(help="The same key again is the same event; with --file, each line has KEY-LINE unless it says one."),
+    ] = None,
     delay: Annotated[float | None, Parameter(help="Seconds before it may be taken.")] = None,
     priority: Annotated[int | None, Parameter(help="From -1000 to 1000; the higher goes first.")] = None,
     queue: Annotated[
         str | None, Parameter(help="With a database: the queue of an EventQueue, instead of that of HTTP workers.")
     ] = None,
+    file: Annotated[
+        str | None, Parameter(help="Many events instead: a file with one JSON object a line, or - for standard input.")
+    ] = None,
     common: Remote | None = None,
 ) -> None:
-    """Publish an event and print its id."""
+    """Publish an event and print its id, or publish all events of a file."""
     common = common or Remote()
     loaded = common.load()
     over_http = common.means_http(loaded)
+    if over_http and queue is not None:
+        raise SettingsError("--queue is for a database; over HTTP the hub has one queue for all work.")
+    if file is not None:
+        if any((tags, type, title, description, data, metadata, ordering_key, delay, priority)):
+            raise SettingsError(
+                "With --file, the lines say everything about their events; leave the other options out."
+            )
+        _publish_file(file, loaded.settings, idempotency_key, queue, common, over_http=over_http)
+        return
     given: dict[str, Any] = {
         "tags": tags,
         "title": title,
@@ -68,8 +84,6 @@ def publish(
     }
     if queue is None and not type and not (tags or "").replace(",", "").strip():
         raise SettingsError("Give --tags for work, --type for a broadcast, or both.")
-    if over_http and queue is not None:
-        raise SettingsError("--queue is for a database; over HTTP the hub has one queue for all work.")
     if over_http:
         event_id = asyncio.run(_over_http(loaded.settings, {**given, "event_type": type}))
     else:
@@ -93,6 +107,42 @@ async def _into_database(settings: Settings, event: dict[str, Any], queue: str |
     async with open_existing(settings) as store:
         (published,) = await store.publish([new])
         return published.id
+
+
+def _publish_file(
+    file: str, settings: Settings, key: str | None, queue: str | None, common: Remote, *, over_http: bool
+) -> None:
+    from eventhub.cli.event_files import Batch, Sent, as_mapping, publish_file
+
+    async def remotely() -> Told:
+        from eventhub.client import Client
+
+        async with Client(settings.url, key=settings.key or None) as client:
+
+            async def send(batch: Batch) -> Sent:
+                made = await client.publish_many([as_mapping(event) for event in batch])
+                return [(each.id, each.duplicate) for each in made]
+
+            return await publish_file(file, send, key=key, quiet=common.json)
+
+    async def directly() -> Told:
+        async with open_existing(settings) as store:
+
+            async def send(batch: Batch) -> Sent:
+                events = [{"payload": None, "type": None, **as_mapping(event)} for event in batch]
+                for event in events:
+                    event["type"] = event.pop("event_type", None)
+                made = await store.publish([_composed(settings, event, queue) for event in events])
+                return [(each.id, each.duplicate) for each in made]
+
+            return await publish_file(file, send, key=key, quiet=common.json)
+
+    told = asyncio.run(remotely() if over_http else directly())
+    if common.json:
+        document(told)
+        return
+    before = f", {told.duplicates:,} of them before" if told.duplicates else ""
+    console().print(f"{told.published:,} events published{before}.")
 
 
 def _composed(settings: Settings, event: dict[str, Any], queue: str | None) -> NewEvent:

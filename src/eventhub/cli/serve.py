@@ -49,7 +49,10 @@ class Server(Common):
 @app.default
 def serve(*, server: Server | None = None) -> int:
     """Serve the hub over HTTP until it is told to stop: everything in one process, by default on 127.0.0.1:8080."""
-    loaded = (server or Server()).load()
+    server = server or Server()
+    if server.json:
+        raise SettingsError("A server prints no document. For a log in JSON give --log-format json.")
+    loaded = server.load()
     try:
         from eventhub.http.server import serve as run
     except ImportError as error:

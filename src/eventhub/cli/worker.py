@@ -43,6 +43,8 @@ def worker(
     common = common or Remote()
     if common.db is not None:
         raise SettingsError("A worker speaks to a hub over HTTP; give --url instead of --db.")
+    if common.json:
+        raise SettingsError("A worker prints no document. For a log in JSON give --log-format json.")
     if not command:
         raise SettingsError("There is no program to run; give one after --, such as: -- ./handler.sh")
     if shutil.which(command[0]) is None:

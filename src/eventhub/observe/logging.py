@@ -6,6 +6,7 @@ The hub's own records come from structlog, those of other libraries from ``loggi
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from collections.abc import Sequence
 from typing import Any, Literal
@@ -42,7 +43,7 @@ def configure(level: str = "info", form: Literal["human", "json"] = "human") -> 
 
 
 def _human() -> list[Processor]:
-    colors = sys.stderr.isatty()
+    colors = sys.stderr.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
     return [structlog.dev.ConsoleRenderer(colors=colors, exception_formatter=structlog.dev.plain_traceback)]
 
 

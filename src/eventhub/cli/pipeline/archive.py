@@ -13,6 +13,7 @@ from cyclopts import Parameter
 from eventhub.cli.options import open_existing
 from eventhub.cli.output import console, document, plain, table
 from eventhub.cli.pipeline.options import LakeOptions, needs_spark
+from eventhub.cli.pipeline.progress import Progress
 from eventhub.cli.times import length
 
 if TYPE_CHECKING:
@@ -45,16 +46,22 @@ def archive(
         async with open_existing(settings) as store:
             before = _midnight(await store.now() - age)
             async with aclosing(run(store, settings.db, Lake(settings.lake), before=before, dry_run=dry_run)) as done:
+                progress.note("Comparing the lake's oldest days with the database")
                 async for day in done:
                     days.append(day)
+                    progress.note(f"Behind {day.day}, {day.dataset}")
                     if not options.json:
                         _tell(day, dry_run=dry_run)
         return days
 
     from eventhub.lake.troubles import told
 
-    with told(settings.lake):
-        days = asyncio.run(work())
+    progress = Progress(quiet=options.json)
+    try:
+        with told(settings.lake):
+            days = asyncio.run(work())
+    finally:
+        progress.close()
     if options.json:
         document({"dry_run": dry_run, "days": days})
     else:

@@ -15,6 +15,7 @@ from cyclopts import Group, Parameter
 from eventhub.cli.options import open_existing
 from eventhub.cli.output import console, document, duration, plain, table
 from eventhub.cli.pipeline.options import SparkOptions, needs_spark
+from eventhub.cli.progress import waiting
 from eventhub.cli.times import since as moment_of
 from eventhub.errors import SettingsError
 
@@ -87,9 +88,11 @@ def replay(
     called = check_name(name or f"replay-{uuid4().hex[:12]}")
     lake = Lake(settings.lake)
     asyncio.run(check_lake(settings.db, lake))
-    spark = options.session()
+    with waiting("Starting Spark", quiet=options.json):
+        spark = options.session()
     try:
-        counts = count(spark, lake, chosen, called)
+        with waiting("Counting the events", quiet=options.json):
+            counts = count(spark, lake, chosen, called)
         if dry_run:
             _print_counts(counts, called, json=options.json)
             return
@@ -104,7 +107,8 @@ def replay(
             max_retries=settings.max_retries,
         )
         began = time.monotonic()
-        done = run(spark, lake, chosen, order, rate=rate)
+        with waiting(f"Publishing {sum(counts.values()):,} events", quiet=options.json):
+            done = run(spark, lake, chosen, order, rate=rate)
         _print_done(done, called, time.monotonic() - began, json=options.json)
     finally:
         spark.stop()

@@ -11,6 +11,7 @@ from cyclopts import Parameter
 from eventhub.cli.options import open_existing
 from eventhub.cli.output import console, document, plain
 from eventhub.cli.pipeline.options import LakeOptions, needs_spark
+from eventhub.cli.progress import waiting
 from eventhub.cli.times import length
 from eventhub.config import Settings
 from eventhub.errors import SettingsError, StoreError
@@ -47,7 +48,7 @@ def report(
 
     settings = common.load().settings
     subscribers, after = asyncio.run(_names(settings)), length("stale", stale)
-    with told(settings.lake):
+    with told(settings.lake), waiting("Reading the lake", quiet=common.json):
         figures = write_report(Lake(settings.lake), out, days=days, stale_after=after, subscribers=subscribers)
     if common.json:
         document(figures)

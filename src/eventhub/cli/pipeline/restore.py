@@ -11,6 +11,7 @@ from cyclopts import Parameter
 from eventhub.cli.options import open_existing
 from eventhub.cli.output import console, document, plain
 from eventhub.cli.pipeline.options import LakeOptions, needs_spark
+from eventhub.cli.progress import bar
 from eventhub.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -40,8 +41,13 @@ def restore(
         from eventhub.lake.place import Lake
         from eventhub.pipeline.restoring import restore as run
 
-        async with open_existing(settings) as store:
-            return [await run(store, settings.db, Lake(settings.lake), each) for each in days]
+        done = []
+        with bar("days", len(days), quiet=options.json) as advance:
+            async with open_existing(settings) as store:
+                for each in days:
+                    done.append(await run(store, settings.db, Lake(settings.lake), each))
+                    advance(1)
+        return done
 
     from eventhub.lake.troubles import told
 

@@ -11,6 +11,7 @@ from cyclopts import Parameter
 from eventhub.cli.asking import confirmed
 from eventhub.cli.options import Common, open_named
 from eventhub.cli.output import console, document, duration, plain
+from eventhub.cli.progress import bar
 from eventhub.cli.times import since
 from eventhub.errors import SettingsError
 from eventhub.store.opening import shown
@@ -98,20 +99,9 @@ async def _in_earnest(settings: Settings) -> bool:
 
 
 def _made(url: str, events: int, *, days: float, until: datetime, subscribers: int, fail: float, seed: int) -> Made:
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
     from eventhub.pipeline.synth import synthesize
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console(stderr=True), transient=True) as progress:
-        task = progress.add_task("events", total=events)
+    with bar("events", events) as advance:
         return synthesize(
-            url,
-            events,
-            until=until,
-            seed=seed,
-            days=days,
-            subscribers=subscribers,
-            fail=fail,
-            tell=lambda count: progress.advance(task, count),
+            url, events, until=until, seed=seed, days=days, subscribers=subscribers, fail=fail, tell=advance
         )
