@@ -42,7 +42,7 @@ function path(values, top, down) {
 export function chart({ title, series, times, show, when, hover = when, named = true, least = 0 }) {
   const largest = Math.max(least, ...series.flatMap((one) => one.values.map((value) => value ?? 0)));
   const top = ceiling(largest);
-  const cursor = s("line", { class: "cursor", x1: -5, x2: -5, y1: 0, y2: HEIGHT });
+  const cursor = s("line", { class: "cursor", x1: 0, x2: 0, y1: 0, y2: HEIGHT });
   const drawing = s("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", "aria-hidden": "true" },
     [0.5, 1].map((share) => s("line", { class: "grid", x1: 0, x2: WIDTH, y1: HEIGHT - share * HEIGHT, y2: HEIGHT - share * HEIGHT })),
     series.map((one) => [
@@ -58,6 +58,7 @@ export function chart({ title, series, times, show, when, hover = when, named = 
     const place = Math.round(((event.clientX - box.left) / box.width) * (times.length - 1));
     if (!(place in times)) return;
     const x = (place / Math.max(times.length - 1, 1)) * WIDTH;
+    cursor.classList.add("shown");
     cursor.setAttribute("x1", x);
     cursor.setAttribute("x2", x);
     const words = series.map((one) => `${named ? `${one.name} ` : ""}${one.values[place] == null ? "–" : show(one.values[place])}`);
@@ -65,8 +66,7 @@ export function chart({ title, series, times, show, when, hover = when, named = 
   });
   plot.addEventListener("pointerleave", () => {
     fill(readout);
-    cursor.setAttribute("x1", -5);
-    cursor.setAttribute("x2", -5);
+    cursor.classList.remove("shown");
   });
   const legend = named && h("span", { class: "legend" },
     series.map((one) => h("span", {}, h("span", { class: `key ${one.look}`, "aria-hidden": "true" }), one.name)));

@@ -19,7 +19,7 @@ export function messageTable(messages, { names, signal, changed, withEvent = fal
       ? ["Event", (message) => [h("a", { href: `#/events/${message.event_id}` }, `#${message.event_id}`), " ", said(message.event_type, "soft")]]
       : ["Subscriber", name],
     ["Status", (message) => [badge(message.status, message.blocked ? "behind another" : undefined), waiting(message)], "tight"],
-    ["Key", (message) => message.ordering_key && said(message.ordering_key)],
+    ["Key", (message) => message.ordering_key && said(message.ordering_key), "name"],
     ["Attempts", (message) => (message.max_attempts ? `${message.attempt_count} of ${message.max_attempts}` : count(message.attempt_count)), "number"],
     ["Last error", (message) => message.errors?.length && said(message.errors.at(-1), "clip"), "error"],
     ["Created", (message) => ago(message.created_at), "tight"],

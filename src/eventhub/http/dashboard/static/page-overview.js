@@ -8,6 +8,7 @@ import { chart } from "./charts.js";
 import { at, count, hour, plural, rate, second, seconds, upTo } from "./format.js";
 
 const KEPT_ENTRIES = 60;
+const MOST_COUNTED = 100_000;
 const SERIES = [["received", "Received", "c0"], ["completed", "Completed", "ok"], ["failed", "Failed", "bad"]];
 const FIRST = "curl -X POST localhost:8080/events -H 'content-type: application/json' \\\n"
   + "  -d '{\"title\": \"Send welcome mail\", \"tags\": \"email\", \"payload\": {\"user_id\": 12345}}'";
@@ -34,7 +35,7 @@ export function show(root, { signal }) {
     changed("attention", document.attention, () => drawAttention(attention, document.attention));
     changed("rates", [document.rates, document.chart], () => drawRates(rates, document));
     changed("tiles", [document.depth, document.messages, document.in_flight, document.oldest_waiting_seconds,
-      document.dead_letters, document.more], () => drawTiles(tiles, document));
+      document.dead_letters], () => drawTiles(tiles, document));
     changed("health", document.health, () => drawHealth(health, document.health));
     changed("queues", document.depth.queues, () => drawQueues(queues, document.depth.queues));
   };
@@ -72,20 +73,17 @@ function drawRates(place, { rates, chart: hourly }) {
 
 function drawTiles(place, document) {
   const { depth, messages } = document;
-  const waiting = depth.pending ?? depth.PENDING ?? 0;
-  const failing = document.dead_letters > 0 ? "bad" : "";
+  const dead = document.dead_letters;
   fill(place,
-    tile("Work waiting", count(waiting), { note: "for a worker", href: "#/events?status=PENDING" }),
-    tile("Being worked on", count(depth.processing ?? depth.PROCESSING ?? 0),
-      { note: "claimed by workers", href: "#/events?status=PROCESSING" }),
-    tile("Waiting for a retry", count(depth.retry ?? depth.waiting_for_retry ?? 0), { note: "failed, to be tried again" }),
-    tile("Messages waiting", upTo((messages.ready ?? 0) + (messages.waiting ?? 0) + (messages.behind ?? 0), messages.more),
-      { note: messages.behind ? `${count(messages.behind)} behind others of their key` : "to subscribers", href: "#/subscribers" }),
+    tile("Work waiting", upTo(depth.pending, depth.more), { note: `${count(depth.retry)} for a later time`, href: "#/events?status=PENDING" }),
+    tile("Being worked on", upTo(depth.processing, depth.more), { note: "claimed by workers", href: "#/events?status=PROCESSING" }),
+    tile("Messages waiting", upTo(messages.ready + messages.waiting + messages.behind, messages.more),
+      { note: messages.behind ? `${count(messages.behind)} behind others` : `${count(messages.waiting)} for a retry`, href: "#/subscribers" }),
     tile("Requests in flight", count(document.in_flight), { note: "to subscribers, now" }),
     tile("Oldest waiting", seconds(document.oldest_waiting_seconds),
       { note: "since it was due", look: document.oldest_waiting_seconds > 300 ? "warn" : "" }),
-    tile("Dead letters", upTo(document.dead_letters, document.dead_letters >= 100_000),
-      { note: document.dead_letters ? "given up, kept for you" : "none", look: failing, href: "#/dead" }));
+    tile("Dead letters", upTo(dead, dead >= MOST_COUNTED),
+      { note: dead ? "given up" : "none", look: dead ? "bad" : "", href: "#/dead" }));
 }
 
 function drawHealth(place, parts) {
@@ -99,14 +97,12 @@ function drawQueues(place, queues) {
     fill(place, empty("No queue has anything yet", "Publish a first event:", FIRST));
     return;
   }
-  const depth = (queue, name) => count(queue.depth?.[name] ?? queue[name.toLowerCase()] ?? 0);
   fill(place, table("Queues", [
     ["Queue", (queue) => said(queue.queue)],
-    ["Pending", (queue) => depth(queue, "PENDING"), "number"],
-    ["Processing", (queue) => depth(queue, "PROCESSING"), "number"],
-    ["Retry", (queue) => count(queue.waiting_for_retry ?? queue.retry ?? 0), "number"],
-    ["Failed", (queue) => depth(queue, "FAILED"), "number"],
-    ["Oldest", (queue) => seconds(queue.oldest_pending_seconds), "number"],
+    ["Waiting", (queue) => count(queue.pending), "number"],
+    ["For later", (queue) => count(queue.retry), "number"],
+    ["In work", (queue) => count(queue.processing), "number"],
+    ["Oldest", (queue) => seconds(queue.oldest_waiting_seconds), "number"],
   ], queues).element);
 }
 

@@ -106,13 +106,13 @@ function deleteButton({ id, name }) {
 function drawTiles(place, id, now) {
   const tried = now.delivered_last_hour + now.failed_last_hour;
   fill(place,
-    tile("Delivered, last hour", count(now.delivered_last_hour), { note: now.last_delivered_at ? ["last ", ago(now.last_delivered_at)] : "none yet" }),
-    tile("Failed, last hour", count(now.failed_last_hour), { note: tried ? percent(now.failed_last_hour / tried) : "", look: now.failed_last_hour ? "warn" : "" }),
+    tile("Delivered, 1 h", count(now.delivered_last_hour), { note: now.last_delivered_at ? ["last ", ago(now.last_delivered_at)] : "none yet" }),
+    tile("Failed, 1 h", count(now.failed_last_hour), { note: tried ? percent(now.failed_last_hour / tried) : "", look: now.failed_last_hour ? "warn" : "" }),
     tile("Latency p50", milliseconds(now.latency_p50_ms), { note: `p99 ${milliseconds(now.latency_p99_ms)}` }),
     tile("Waiting", count(now.pending), { note: now.oldest_pending_seconds === null ? "" : `oldest ${seconds(now.oldest_pending_seconds)}` }),
-    tile("To be tried again", count(now.waiting_for_retry), { note: now.last_failed_at ? ["failed ", ago(now.last_failed_at)] : "" }),
+    tile("For a retry", count(now.waiting_for_retry), { note: now.last_failed_at ? ["failed ", ago(now.last_failed_at)] : "" }),
     tile("Behind others", count(now.behind), { note: plural(now.blocked_keys + now.parked_keys, "key stands still", "keys stand still") }),
-    tile("Dead", count(now.dead), { note: now.dead ? "look at them" : "none", look: now.dead ? "bad" : "", href: `#/dead?subscriber=${id}` }));
+    tile("Dead", count(now.dead), { note: now.dead ? "look why" : "none", look: now.dead ? "bad" : "", href: `#/dead?subscriber=${id}` }));
 }
 
 function drawKeys(place, id, { keys, next_after: more }, read) {

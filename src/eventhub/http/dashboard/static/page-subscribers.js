@@ -49,13 +49,13 @@ function drawRows(box, all, signal) {
   };
   const rows = table("Subscribers", [
     ["Name", (one) => [h("a", { href: `#/subscribers/${one.id}` }, said(one.name)), h("span", { class: "under" }, said(one.url))], "wide"],
-    ["Events", (one) => said(one.event_type, "code")],
+    ["Events", (one) => said(one.event_type, "code"), "name"],
     ["State", (one) => state(one), "tight"],
     ["Delivered", (one) => figure(one, (now) => compact(now.delivered_last_hour)), "number"],
     ["Failed", (one) => figure(one, failures), "number"],
     ["p50 / p99", (one) => figure(one, (now) => `${milliseconds(now.latency_p50_ms)} / ${milliseconds(now.latency_p99_ms)}`), "number"],
     ["Waiting", (one) => figure(one, (now) => count(now.pending + now.waiting_for_retry + now.behind)), "number"],
-    ["Blocked keys", (one) => figure(one, (now) => loud(now.blocked_keys + now.parked_keys)), "number"],
+    ["Blocked", (one) => figure(one, (now) => loud(now.blocked_keys + now.parked_keys)), "number"],
     ["Dead", (one) => figure(one, (now) => loud(now.dead)), "number"],
   ], all.slice(0, PAGE));
   let shown = Math.min(PAGE, all.length);

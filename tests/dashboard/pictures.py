@@ -1,0 +1,88 @@
+"""Takes the pictures of docs/images: every page of a hub with a past, light and dark, and two on a phone."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+import threading
+from pathlib import Path
+
+from playwright.sync_api import Browser
+
+from tests.dashboard.browsing import Visit, chromium
+from tests.dashboard.story import Story, tell
+from tests.http.api import Api
+from tests.http.receiver import Receiver
+from tests.http.server import EVENTHUB, HubServer, environment
+
+PLACE = Path(__file__).parents[2] / "docs" / "images"
+LARGEST = 150_000
+PAST = ["pipeline", "synth", "--yes", "--seed", "6"]
+FILL_SECONDS = 600.0
+SILENCE_SECONDS = 31.0
+"""After so long a claim of which nothing is heard is told on the page of workers."""
+
+
+def pages(story: Story, letter: int) -> dict[str, str]:
+    return {
+        "overview": "/",
+        "events": "/events",
+        "event": f"/events/{story.delivered}",
+        "subscribers": "/subscribers",
+        "subscriber": f"/subscribers/{story.parked}",
+        "new-subscriber": "/subscribers/new",
+        "dead-letters": "/dead",
+        "dead-letter": f"/dead/{letter}",
+        "workers": "/workers",
+        "history": "/history",
+    }
+
+
+def fill(server: HubServer) -> None:
+    """A week that was calm, three hours that are not, and what the pipeline makes of them."""
+    week = [*PAST, "--events", "30000", "--days", "7", "--until", "3h"]
+    today = [*PAST, "--events", "9000", "--days", "0.12", "--until", "1m", "--subscribers", "2"]
+    for command in (week, today, ["pipeline", "run"]):
+        print("eventhub", *command)
+        subprocess.run(
+            [EVENTHUB, *command, "--db", server.db],
+            cwd=server.directory, env=environment(), check=True, stdout=subprocess.DEVNULL, timeout=FILL_SECONDS,
+        )  # fmt: skip
+
+
+def take(browser: Browser, server: HubServer, story: Story, place: Path) -> None:
+    letter = Api(server.port).get("/dlq").json["dead_letters"][0]["id"]
+    for scheme in ("light", "dark"):
+        for name, route in pages(story, letter).items():
+            _picture(browser, server, route, place / f"{name}-{scheme}.png", color_scheme=scheme)
+    phone = {"viewport": {"width": 360, "height": 740}, "device_scale_factor": 2, "is_mobile": True, "has_touch": True}
+    for name, route in {"overview": "/", "dead-letters": "/dead"}.items():
+        _picture(browser, server, route, place / f"{name}-phone.png", color_scheme="light", **phone)
+
+
+def _picture(browser: Browser, server: HubServer, route: str, file: Path, **options: object) -> None:
+    visit = Visit(browser, server.url, **options)
+    visit.go(route)
+    visit.page.wait_for_timeout(1500)  # the stream's first news, so that the picture has some
+    visit.page.screenshot(path=file)
+    visit.close()
+    size = file.stat().st_size
+    print(f"{file.name}: {size:,} bytes")
+    assert size <= LARGEST, f"{file} has {size:,} bytes; at most {LARGEST:,} are wanted."
+
+
+def main() -> None:
+    place = Path(sys.argv[1]) if len(sys.argv) > 1 else PLACE
+    place.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as directory, Receiver() as receiver:
+        server = HubServer(str(Path(directory) / "hub.db"), Path(directory), "--allow-private", "127.0.0.0/8")
+        fill(server)
+        with server, chromium() as browser:
+            story = tell(Api(server.port), receiver, orders=12)
+            threading.Event().wait(SILENCE_SECONDS)
+            take(browser, server, story, place)
+
+
+if __name__ == "__main__":
+    main()
