@@ -19,6 +19,7 @@ from eventhub.store.operating import Operating
 from eventhub.store.queries import load_migrations
 from eventhub.store.reading import Reading
 from eventhub.store.values import ApiKey, EventFilter, Held, Report
+from eventhub.store.watching import Watching
 from tests.conformance.support import MINUTE, QUEUE, START, new, publish_one, seconds, take
 
 HELD = Held(1, 1)
@@ -166,6 +167,12 @@ OPERATIONS: dict[str, Callable[[Store], Awaitable[Any]]] = {
     "expire_key": lambda store: store.expire_key("k", START),
     "any_keys": lambda store: store.any_keys(),
     "touch_keys": lambda store: store.touch_keys({}),
+    "first_event_since": lambda store: store.first_event_since(START),
+    "open_counts": lambda store: store.open_counts(),
+    "activity": lambda store: store.activity(START, START + MINUTE, MINUTE),
+    "newest_log": lambda store: store.newest_log(1),
+    "troubles": lambda store: store.troubles(QUEUE, silent=MINUTE),
+    "was_seen": lambda store: store.was_seen(QUEUE, within=MINUTE),
     "check": lambda store: store.check(),
     "now": lambda store: store.now(),
     "schema_version": lambda store: store.schema_version(),
@@ -182,8 +189,13 @@ async def test_nothing_works_on_a_closed_store(store: Store) -> None:
 
 
 def test_every_operation_of_the_contract_is_tried_above() -> None:
-    contract = [vars(part) for part in (Store, Reading, Operating)]
-    public = {name for part in contract for name in part if not name.startswith("_")} - {"close", "closed", "name"}
+    contract = [vars(part) for part in (Store, Reading, Operating, Watching)]
+    public = {name for part in contract for name in part if not name.startswith("_")} - {
+        "close",
+        "closed",
+        "name",
+        "late",
+    }
     assert public == {name.split(maxsplit=1)[0] for name in OPERATIONS}
 
 

@@ -11,12 +11,12 @@ import pyarrow as pa
 import pytest
 
 from eventhub.errors import EventHubError
+from eventhub.lake.figures import COUNTS
 from eventhub.lake.files import write_day_files
+from eventhub.lake.marts import MARTS
 from eventhub.lake.place import Lake
-from eventhub.pipeline.marts.schemas import MARTS
 from eventhub.pipeline.report import write_report
 from eventhub.pipeline.report.charts import Series, line_chart
-from eventhub.pipeline.report.figures import COUNTS
 
 LAST = datetime(2026, 3, 3, tzinfo=UTC)
 HOSTILE = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
@@ -41,6 +42,8 @@ def list_events(
     ] = None,
     type: Annotated[str | None, Parameter(help="Only events of this type, exactly.")] = None,  # noqa: A002
     queue: Annotated[str | None, Parameter(help="Only events of this queue.")] = None,
+    since: Annotated[datetime | None, Parameter(help="Only events stored at this time (UTC) or later.")] = None,
+    until: Annotated[datetime | None, Parameter(help="Only events stored at this time (UTC) or earlier.")] = None,
     limit: Annotated[int, Parameter(help="How many, from 1 to 10,000.")] = 50,
     before: Annotated[int | None, Parameter(help="Only events with a smaller id: the next page.")] = None,
     common: Common | None = None,
@@ -52,7 +55,9 @@ def list_events(
         raise SettingsError(f"--before is {before}; give the id of an event.")
     from eventhub.store.values import EventFilter
 
-    wanted = EventFilter(status=status, type=type, queue=queue, limit=limit, before_id=before)
+    wanted = EventFilter(
+        status=status, type=type, queue=queue, since=_in_utc(since), until=_in_utc(until), limit=limit, before_id=before
+    )
     found = with_store(common, lambda store: store.events(wanted))
     next_before = found[-1].id if len(found) == limit else None
     if common and common.json:
@@ -91,6 +96,13 @@ def show_event(
     _print_event(event, archived=archived)
     if log:
         _print_log(entries)
+
+
+def _in_utc(moment: datetime | None) -> datetime | None:
+    """A time; one without a zone is in UTC."""
+    if moment is None:
+        return None
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
 
 
 def _print_list(found: list[QueuedEvent], next_before: int | None) -> None:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import MutableMapping
-from typing import TYPE_CHECKING, Any
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
-from eventhub.errors import EventNotFound, SubscriberNotFound
+import msgspec
+from msgspec import Meta
+
+from eventhub.errors import EventNotFound, InvalidEventError, SubscriberNotFound
 from eventhub.http.bodies.basics import LARGEST_ID
 from eventhub.http.problems import Problem
 from eventhub.http.reading import Receive
@@ -14,15 +18,25 @@ if TYPE_CHECKING:
     from eventhub.http.service import Service
     from eventhub.keys import Principal
 
-__all__ = ["Ask", "as_id"]
+__all__ = ["Ask", "as_id", "as_moment"]
 
 LONGEST_ID = len(str(LARGEST_ID))
+_WITH_ZONE: Final = Annotated[datetime, Meta(tz=True)]
 
 
 def as_id(text: str) -> int | None:
     """The number that a text is, if an event can have it."""
     number = int(text) if text.isascii() and text.isdigit() and len(text) <= LONGEST_ID else 0
     return number if 0 < number <= LARGEST_ID else None
+
+
+def as_moment(text: str) -> datetime:
+    """The time that a text is, with its zone."""
+    try:
+        moment: datetime = msgspec.convert(text, _WITH_ZONE)
+        return moment.astimezone(UTC)
+    except (msgspec.ValidationError, OverflowError):
+        raise InvalidEventError(f"{text[:40]!r} is no time; give one such as 2026-01-31T12:00:00Z.") from None
 
 
 class Ask:

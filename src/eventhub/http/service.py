@@ -23,6 +23,7 @@ from eventhub.hub.serving import crew_settings
 from eventhub.hub.subscribers import SubscriberBook
 from eventhub.keys import NOBODY, OWNER, KeyRing
 from eventhub.lake.history import History, Past
+from eventhub.lake.reports import Reports
 from eventhub.observe.metrics import Metrics
 from eventhub.queue.work import WorkQueue
 from eventhub.store import Store
@@ -70,10 +71,12 @@ class Service:
         self.page_files = load_files()
         self.stopping = False
         self._history: History | None = None
+        self.reports: Reports | None = None
 
     async def start(self) -> None:
         await self.store.open()
-        self._history = History(self.settings.lake, await self.store.hub_id())
+        hub = await self.store.hub_id()
+        self._history, self.reports = History(self.settings.lake, hub), Reports(self.settings.lake, hub)
         await self.crew.start()
         self.metrics.start()
 
@@ -91,8 +94,9 @@ class Service:
         await self.work.close()
         await self._backlog.close()
         await self.keys.close()
-        if self._history is not None:
-            self._history.close()
+        for readers in (self._history, self.reports):
+            if readers is not None:
+                readers.close()
         await self.store.close()
 
     async def past(self, event_id: int) -> Past:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 from pyspark.sql import functions as F  # noqa: N812 - as everybody writes it
 
+from eventhub.lake.marts import MARTS
 from eventhub.pipeline.facts.attempts import attempts_of
 from eventhub.pipeline.facts.deliveries import deliveries_of
 from eventhub.pipeline.facts.schemas import ATTEMPTS, ATTEMPTS_PATH, DELIVERIES, DELIVERIES_PATH
@@ -25,7 +26,6 @@ from eventhub.pipeline.frames import frame, write
 from eventhub.pipeline.marts.depth import flows, queue_depth
 from eventhub.pipeline.marts.measures import daily, hourly, measured, merged
 from eventhub.pipeline.marts.rankings import dead_triage, hot_keys
-from eventhub.pipeline.marts.schemas import MARTS
 from eventhub.pipeline.touched import Change, Touched, touched
 
 if TYPE_CHECKING:

@@ -18,6 +18,7 @@ __all__ = [
     "HUB",
     "Attempt",
     "BlockedKey",
+    "DeadBrief",
     "DeadFilter",
     "DeadLetter",
     "DeadLetterPage",
@@ -239,6 +240,17 @@ class DeadLetter(DeadEvent, kw_only=True, frozen=True):
     consumer: dict[str, Any] | None = None
     parked: bool = False
     max_attempts: int | None = None
+
+
+class DeadBrief(msgspec.Struct, frozen=True):
+    """What letters are grouped by: a letter without its event, and with the beginning of its last error."""
+
+    delivery_id: int
+    reason: str
+    type: str
+    subscriber: int | None
+    dead_at: datetime
+    error: str | None
 
 
 class DeadFilter(msgspec.Struct, frozen=True, kw_only=True):

@@ -18,6 +18,7 @@ from eventhub.core.events import Status
 from eventhub.store.messages import (
     Attempt,
     BlockedKey,
+    DeadBrief,
     DeadFilter,
     DeadLetter,
     DeadLetterPage,
@@ -133,6 +134,10 @@ class Messaging(ABC):
 
         Letters of a subscriber that is gone do not count, for there is nobody to retry them for.
         """
+
+    @abstractmethod
+    async def dead_briefs(self, wanted: DeadFilter, *, limit: int) -> list[DeadBrief]:
+        """Dead letters that fit, in brief, the latest death first; pages do not count."""
 
     @abstractmethod
     async def dead_letter(self, delivery_id: int) -> DeadLetter | None:

@@ -5,12 +5,19 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
-from typing import Any, Self
+from typing import Any, Final, Self
+
+from msgspec.structs import replace
 
 from eventhub.core.events import DeadEvent, LogEntry, QueuedEvent
 from eventhub.store.values import ApiKey, Current, DeadPage, EventFilter, Orphan, QueueStats, WorkerSeen
 
 __all__ = ["Reading"]
+
+DISORDER: Final = timedelta(seconds=1)
+"""So far apart in time may events be that have their ids in the other order."""
+SMALLEST_PAGE: Final = 100
+NO_END: Final = 2**63 - 1
 
 
 class Reading(ABC):
@@ -78,13 +85,42 @@ class Reading(ABC):
     async def event_tags(self, event_ids: Sequence[int]) -> dict[int, tuple[str, ...]]:
         """The tags of events, those of them that there are; nothing else of them is read."""
 
-    @abstractmethod
     async def events(self, wanted: EventFilter) -> list[QueuedEvent]:
-        """Events that fit the filter, newest first, at most its limit."""
+        """Events that fit the filter, newest first, at most its limit.
+
+        Ids grow with time, so that a time is a place among them, and no other event is looked at. Where transactions
+        ran side by side this holds to about a second: an event that was stored by one that had been open for longer
+        may be missing at either end.
+        """
+        if wanted.since is None and wanted.until is None:
+            return await self._events(wanted)
+        first = 0 if wanted.since is None else await self.first_event_since(_moved(wanted.since, -DISORDER))
+        end = NO_END if wanted.until is None else await self.first_event_since(_moved(wanted.until, DISORDER))
+        before = end if wanted.before_id is None else min(end, wanted.before_id)
+        size = max(wanted.limit + wanted.offset, SMALLEST_PAGE)
+        found: list[QueuedEvent] = []
+        while len(found) < wanted.limit + wanted.offset:
+            page = await self._events(replace(wanted, before_id=before, limit=size, offset=0))
+            found += [event for event in page if event.id >= first and wanted.is_at(event.created_at)]
+            if len(page) < size or page[-1].id < first:
+                break
+            before = page[-1].id
+        return found[wanted.offset : wanted.offset + wanted.limit]
 
     @abstractmethod
     async def count_events(self, wanted: EventFilter) -> int:
-        """How many events fit the filter, on all pages; exact, so it takes time where there are millions."""
+        """How many events fit the filter, on all pages; exact, so it takes time where there are millions.
+
+        Of a range of time there is no count.
+        """
+
+    @abstractmethod
+    async def first_event_since(self, moment: datetime) -> int:
+        """The id of the first event that was stored at or after a time; above all ids when there is none.
+
+        Ids grow with time, so it is found by halves. Events that were stored at about the same time may be in
+        another order.
+        """
 
     @abstractmethod
     async def log(self, event_id: int) -> list[LogEntry]:
@@ -145,3 +181,17 @@ class Reading(ABC):
     @abstractmethod
     async def describe(self) -> dict[str, Any]:
         """Facts about the database for ``eventhub doctor``: versions, settings, sizes."""
+
+    # ------------------------------------------------------ for the engines
+
+    @abstractmethod
+    async def _events(self, wanted: EventFilter) -> list[QueuedEvent]:
+        """A page of a list, whatever times it asks for."""
+
+
+def _moved(moment: datetime, by: timedelta) -> datetime:
+    """A time and a little; at the ends of all time there is no more."""
+    try:
+        return moment + by
+    except OverflowError:
+        return moment

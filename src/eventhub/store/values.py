@@ -239,17 +239,23 @@ class DeadPage(msgspec.Struct, frozen=True):
 class EventFilter(msgspec.Struct, frozen=True, kw_only=True):
     """Which events to list; every given field must fit, of ``tags`` any one as a whole.
 
-    Tags are those that work is routed by. ``before_id`` goes on below a page and costs the same on every page;
-    ``offset`` skips from there and costs what it skips.
+    Tags are those that work is routed by. ``since`` and ``until`` are times of storing, both included. ``before_id``
+    goes on below a page and costs the same on every page; ``offset`` skips from there and costs what it skips.
     """
 
     status: Status | None = None
     type: str | None = None
     tags: frozenset[str] | None = None
     queue: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
     before_id: int | None = None
     offset: int = 0
     limit: int = 50
+
+    def is_at(self, moment: datetime) -> bool:
+        """Whether a time fits."""
+        return (self.since is None or self.since <= moment) and (self.until is None or moment <= self.until)
 
     @property
     def goes_by_route(self) -> bool:

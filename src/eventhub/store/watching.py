@@ -101,14 +101,6 @@ class Watching(ABC):
     async def was_seen(self, queue: str, *, within: timedelta, now: datetime | None = None) -> bool:
         """Whether any worker of the queue was seen lately."""
 
-    @abstractmethod
-    async def first_event_since(self, moment: datetime) -> int:
-        """The id of the first event that was stored at or after a time; above all ids when there is none.
-
-        Ids grow with time, so it is found by halves. Events that were stored at about the same time may be in
-        another order.
-        """
-
 
 def to_open_counts(
     *,

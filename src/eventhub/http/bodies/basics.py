@@ -15,6 +15,7 @@ __all__ = [
     "Counted",
     "EventType",
     "Id",
+    "Moment",
     "Seconds",
     "Tags",
 ]
@@ -26,6 +27,8 @@ Id = Annotated[int, Meta(ge=1, le=LARGEST_ID)]
 Tags = str | list[str]
 EventType = Annotated[str, Meta(extra_json_schema={"pattern": "^[A-Za-z0-9._:-]{1,128}$"})]
 """The rule is told here and enforced where events are composed, for all publishers alike."""
+Moment = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
+"""A time that is asked for; a text, because in a query any number would pass for a time."""
 Seconds = Annotated[float, Meta(ge=0, le=315_360_000)]
 
 

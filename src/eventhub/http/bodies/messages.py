@@ -9,11 +9,13 @@ from msgspec import UNSET, Meta, UnsetType
 
 from eventhub.core.events import Status
 from eventhub.core.lifecycle import Reason
-from eventhub.http.bodies.basics import MOST_EVENTS, Answered, Asked, Id
+from eventhub.http.bodies.basics import MOST_EVENTS, Answered, Asked, Id, Moment
 
 __all__ = [
     "AttemptBody",
     "DeadFilterBody",
+    "DeadGroupBody",
+    "DeadGroupList",
     "DeadLetterBody",
     "DeadLetterList",
     "DeadLetterRetried",
@@ -26,9 +28,6 @@ __all__ = [
 ]
 
 LONGEST_SEARCH: Final = 1000
-
-Moment = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
-"""A text here too, because in a query any number would pass for a time."""
 
 
 class AttemptBody(Answered):
@@ -93,6 +92,16 @@ class DeadFilterBody(Asked):
     ) = None
     since: Annotated[Moment, Meta(description="Dead at this time or later.")] | None = None
     until: Annotated[Moment, Meta(description="Dead at this time or earlier.")] | None = None
+    fingerprint: (
+        Annotated[
+            str,
+            Meta(
+                pattern="^([0-9a-f]{16})?$",
+                description="Of GET /dlq/groups; of the latest 10,000 that fit else, those with such an error.",
+            ),
+        ]
+        | None
+    ) = None
 
 
 class DeadQuery(DeadFilterBody, kw_only=True):
@@ -128,6 +137,26 @@ class DeadLetterList(Answered):
     total: Annotated[int, Meta(description="How many fit, on all pages; counted up to 100,000.")]
     limit: int
     next_before: Annotated[int | None, Meta(description="Goes into `before` for the next page.")]
+
+
+class DeadGroupBody(Answered):
+    """Dead letters that died of the same. Of types, subscribers and ids a few are told."""
+
+    reason: str
+    fingerprint: Annotated[str, Meta(description="Of the last error without its details; empty where there is none.")]
+    example_error: str | None
+    count: int
+    first_at: datetime
+    last_at: datetime
+    types: list[str]
+    subscribers: list[int]
+    example_ids: list[int]
+
+
+class DeadGroupList(Answered):
+    groups: Annotated[list[DeadGroupBody], Meta(description="The largest first.")]
+    looked_at: Annotated[int, Meta(description="The latest deaths that fit, at most 10,000.")]
+    more: Annotated[bool, Meta(description="There are older ones that were not looked at.")]
 
 
 class DeadLetterBody(ListedDeadLetter, kw_only=True):

@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from eventhub.http.bodies.basics import Answered
 
-__all__ = ["Chart", "Concern", "Depth", "OpenMessages", "Overview", "PartHealth", "QueueDepth", "Rates"]
+__all__ = ["Chart", "Concern", "OpenMessages", "Overview", "PartHealth", "QueueDepth", "Rates", "WorkDepth"]
 
 
 class Rates(Answered):
@@ -40,7 +40,7 @@ class QueueDepth(Answered):
     oldest_waiting_seconds: float | None
 
 
-class Depth(Answered):
+class WorkDepth(Answered):
     """Open work of all queues together."""
 
     pending: int
@@ -82,7 +82,7 @@ class Overview(Answered):
     at: datetime
     rates: Rates
     chart: Chart
-    depth: Depth
+    depth: WorkDepth
     messages: OpenMessages
     oldest_waiting_seconds: float | None
     in_flight: int

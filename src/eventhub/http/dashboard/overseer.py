@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 from msgspec.structs import replace
 
-from eventhub.http.bodies.overview import Depth, OpenMessages, Overview, QueueDepth
+from eventhub.http.bodies.overview import OpenMessages, Overview, QueueDepth, WorkDepth
 from eventhub.http.dashboard.activity import Activity
 from eventhub.http.dashboard.attention import Facts, attention, health
 from eventhub.hub.crew import ROLES
@@ -144,7 +144,7 @@ class _Slow(msgspec.Struct, frozen=True, kw_only=True):
     copied_at: datetime | None
 
 
-def _depth(found: OpenCounts) -> Depth:
+def _depth(found: OpenCounts) -> WorkDepth:
     names = sorted({*found.ready, *found.waiting, *found.behind, *found.leased})
     queues = [
         QueueDepth(
@@ -156,7 +156,7 @@ def _depth(found: OpenCounts) -> Depth:
         )
         for name in names
     ]
-    return Depth(
+    return WorkDepth(
         pending=sum(queue.pending for queue in queues),
         processing=sum(queue.processing for queue in queues),
         retry=sum(queue.retry for queue in queues),

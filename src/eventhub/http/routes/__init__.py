@@ -5,6 +5,7 @@ from eventhub.http.routes import (
     dlq,
     events,
     health,
+    history,
     keys,
     messages,
     operating,
@@ -30,6 +31,7 @@ OPERATIONS: tuple[Operation, ...] = (
     *dlq.OPERATIONS,
     *keys.OPERATIONS,
     *watching.OPERATIONS,
+    *history.OPERATIONS,
     *session.OPERATIONS,
     *health.OPERATIONS,
 )

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any, Final
+from datetime import timedelta
+from typing import Any, Final
 
 import msgspec
-from msgspec import UNSET, Meta
+from msgspec import UNSET
 from msgspec.structs import replace
 
 from eventhub.core.matching import check_name, check_type
 from eventhub.errors import InvalidEventError, NotDeadError
 from eventhub.http.answers import Answer, document, given
-from eventhub.http.asking import Ask
+from eventhub.http.asking import Ask, as_moment
 from eventhub.http.bodies.basics import Counted
 from eventhub.http.bodies.messages import (
     DeadFilterBody,
+    DeadGroupBody,
+    DeadGroupList,
     DeadLetterBody,
     DeadLetterList,
     DeadLetterRetried,
@@ -27,21 +29,27 @@ from eventhub.http.bodies.messages import (
 from eventhub.http.operations import Example, Operation
 from eventhub.http.problems import Problem
 from eventhub.http.publishing import job_type
+from eventhub.store.dead_groups import group_dead, of_fingerprint
 from eventhub.store.messages import DeadFilter, DeadLetter
 
 __all__ = ["OPERATIONS"]
-
-_WITH_ZONE: Final = Annotated[datetime, Meta(tz=True)]
 
 
 async def list_dead(ask: Ask) -> Answer:
     """The latest death first; the total counts the filter."""
     query: DeadQuery = ask.query
-    wanted = _filter(query, status=400)
+    wanted = await _wanted(ask, query, status=400)
     page = await ask.service.store.dead_letters(replace(wanted, before_id=query.before, limit=query.limit))
     more = page.letters[-1].letter_id if len(page.letters) == query.limit else None
     listed = [ListedDeadLetter(**_summary(letter)) for letter in page.letters]
     return document(DeadLetterList(dead_letters=listed, total=page.total, limit=query.limit, next_before=more))
+
+
+async def list_groups(ask: Ask) -> Answer:
+    """The latest deaths by what they died of."""
+    found = await group_dead(ask.service.store, await _wanted(ask, ask.query, status=400))
+    groups = [DeadGroupBody(**msgspec.structs.asdict(group)) for group in found.groups]
+    return document(DeadGroupList(groups=groups, looked_at=found.looked_at, more=found.more))
 
 
 async def show_dead(ask: Ask) -> Answer:
@@ -66,7 +74,7 @@ async def retry_many(ask: Ask) -> Answer:
     if body.ids is not None:
         wanted = DeadFilter(ids=tuple(dict.fromkeys(body.ids)))
     else:
-        wanted = _filter(body.filter or DeadFilterBody(), status=422, under="/filter")
+        wanted = await _wanted(ask, body.filter or DeadFilterBody(), status=422, under="/filter")
     store = ask.service.store
     count = await (store.count_dead(wanted) if body.dry_run else store.retry_dead_where(wanted, by=ask.by))
     return document(DeadLetterRetried(count=count, dry_run=body.dry_run))
@@ -76,7 +84,7 @@ async def purge(ask: Ask) -> Answer:
     """Deletes what has been dead for long, for good; what holds an ordering key stays."""
     query: PurgeQuery = ask.query
     store = ask.service.store
-    wanted = _filter(query, status=400)
+    wanted = await _wanted(ask, query, status=400)
     before = await store.now() - timedelta(days=query.older_than_days)
     wanted = replace(wanted, dead_until=before if wanted.dead_until is None else min(before, wanted.dead_until))
     return document(Counted(count=await store.purge_dead_where(wanted)))
@@ -87,6 +95,13 @@ async def _found(ask: Ask, number: int) -> DeadLetter:
     if found is None:
         raise Problem(404, "not-found", f"Dead letter not found: {number}")
     return found
+
+
+async def _wanted(ask: Ask, given: DeadFilterBody, *, status: int, under: str = "") -> DeadFilter:
+    wanted = _filter(given, status=status, under=under)
+    if given.fingerprint is None:
+        return wanted
+    return await of_fingerprint(ask.service.store, wanted, given.fingerprint)
 
 
 def _filter(given: DeadFilterBody, *, status: int, under: str = "") -> DeadFilter:
@@ -102,17 +117,9 @@ def _filter(given: DeadFilterBody, *, status: int, under: str = "") -> DeadFilte
         type=checked("type", given.type, check_type),
         reason=given.reason,
         error=given.error,
-        dead_since=checked("since", given.since, _moment),
-        dead_until=checked("until", given.until, _moment),
+        dead_since=checked("since", given.since, as_moment),
+        dead_until=checked("until", given.until, as_moment),
     )
-
-
-def _moment(text: str) -> datetime:
-    try:
-        moment: datetime = msgspec.convert(text, _WITH_ZONE)
-        return moment.astimezone(UTC)
-    except (msgspec.ValidationError, OverflowError):
-        raise InvalidEventError(f"{text[:40]!r} is no time; give one such as 2026-01-31T12:00:00Z.") from None
 
 
 def _summary(letter: DeadLetter) -> dict[str, Any]:
@@ -163,6 +170,18 @@ OPERATIONS: Final = (
         query=DeadQuery,
         answers={200: DeadLetterList},
         example=Example(query="reason=retries_exhausted&limit=10"),
+    ),
+    Operation(
+        method="GET",
+        path="/dlq/groups",
+        name="group_dead",
+        summary="The latest 10,000 dead letters by what they died of",
+        handle=list_groups,
+        scope="read",
+        group="Dead letters",
+        query=DeadFilterBody,
+        answers={200: DeadGroupList},
+        example=Example(query="reason=retries_exhausted"),
     ),
     Operation(
         method="GET",

@@ -12,8 +12,8 @@ from eventhub.errors import InvalidEventError
 from eventhub.handling.logs import get_logger
 from eventhub.http import cloud_events
 from eventhub.http.answers import Answer, document, given
-from eventhub.http.asking import Ask, as_id
-from eventhub.http.bodies.basics import Asked
+from eventhub.http.asking import Ask, as_id, as_moment
+from eventhub.http.bodies.basics import Asked, Moment
 from eventhub.http.bodies.events import (
     Created,
     EventBody,
@@ -43,6 +43,8 @@ class ListQuery(Asked):
     status: Status | None = None
     tags: Annotated[str, Meta(description="With commas; an event fits when it has any of them.")] | None = None
     type: Annotated[str, Meta(description="Events of exactly this type.")] | None = None
+    since: Annotated[Moment, Meta(description="Stored at this time or later.")] | None = None
+    until: Annotated[Moment, Meta(description="Stored at this time or earlier.")] | None = None
     limit: Annotated[int, Meta(ge=1, le=1000)] = 20
     offset: Annotated[int, Meta(ge=0, le=FARTHEST)] | None = None
     cursor: (
@@ -125,15 +127,21 @@ def _composed_batch(ask: Ask) -> list[NewEvent]:
 
 
 async def list_events(ask: Ask) -> Answer:
-    """Newest first. Pages by ``offset`` count the total; pages by ``cursor`` cost the same however far they are."""
+    """Newest first. Pages by ``offset`` count the total; pages by ``cursor`` cost the same however far they are.
+
+    What is asked for by time comes in pages of the second kind.
+    """
     query: ListQuery = ask.query
     if query.offset is not None and query.cursor is not None:
         raise Problem(400, "invalid-query", "Both offset and cursor are given; keep one.")
+    timed = query.since is not None or query.until is not None
+    if query.offset is not None and timed:
+        raise Problem(400, "invalid-query", "Pages of a range of time go by cursor; leave offset out.")
     wanted = _filter(query)
     store = ask.service.store
     found = await store.events(wanted)
     listed = [_listed(event) for event in found]
-    if query.cursor is not None:
+    if query.cursor is not None or timed:
         more = str(found[-1].id) if len(found) == query.limit else None
         return document(EventList(events=listed, limit=query.limit, next_cursor=more))
     total = await store.count_events(wanted)
@@ -150,12 +158,21 @@ def _filter(query: ListQuery) -> EventFilter:
     try:
         tags = None if query.tags is None else frozenset(parse_tags(query.tags))
         kind = None if query.type is None else check_type(query.type)
+        since = None if query.since is None else as_moment(query.since)
+        until = None if query.until is None else as_moment(query.until)
     except InvalidEventError as error:
         raise Problem(400, "invalid-query", str(error)) from None
     if tags is not None and not tags:
         raise Problem(400, "invalid-query", "tags is empty; leave it out or name some.")
     return EventFilter(
-        status=query.status, type=kind, tags=tags, limit=query.limit, offset=query.offset or 0, before_id=before
+        status=query.status,
+        type=kind,
+        tags=tags,
+        since=since,
+        until=until,
+        limit=query.limit,
+        offset=query.offset or 0,
+        before_id=before,
     )
 
 

@@ -57,7 +57,7 @@ OPERATIONS: Final = (
         name="live",
         summary="The overview and what happens, as it goes on (server-sent events)",
         description="`overview`: the document of GET /overview, when it has changed, about once a second. `log`: what "
-        "was logged since, at most 100 rows, and how many were missed. A stream ends with its key, and with the server.",
+        "was logged since, at most 100 rows, and how many were missed. A stream ends with its key or the server.",
         handle=live,
         scope="read",
         group="Dashboard",

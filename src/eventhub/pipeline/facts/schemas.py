@@ -10,9 +10,10 @@ from typing import Final
 
 import pyarrow as pa
 
-__all__ = ["ATTEMPTS", "ATTEMPTS_PATH", "DELIVERIES", "DELIVERIES_PATH", "TIME"]
+from eventhub.lake.marts import TIME
 
-TIME: Final = pa.timestamp("us", tz="UTC")
+__all__ = ["ATTEMPTS", "ATTEMPTS_PATH", "DELIVERIES", "DELIVERIES_PATH"]
+
 ATTEMPTS_PATH: Final = "facts/attempts"
 DELIVERIES_PATH: Final = "facts/deliveries"
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812 - as everybody writes it
 
+from eventhub.lake.marts import QUEUE_DEPTH
 from eventhub.pipeline.facts.stories import SIGN
-from eventhub.pipeline.marts.schemas import QUEUE_DEPTH
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

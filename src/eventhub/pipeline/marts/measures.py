@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F  # noqa: N812 - as everybody writes it
 
+from eventhub.lake.marts import DAILY, HOURLY
 from eventhub.pipeline.facts.stories import SIGN, milliseconds
-from eventhub.pipeline.marts.schemas import DAILY, HOURLY
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import Window
 from pyspark.sql import functions as F  # noqa: N812 - as everybody writes it
 
-from eventhub.pipeline.marts.schemas import DEAD_TRIAGE, HOT_KEYS
+from eventhub.lake.marts import DEAD_TRIAGE, HOT_KEYS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import msgspec
 
+from eventhub.lake.figures import Figures, read_figures
 from eventhub.lake.place import Lake
-from eventhub.pipeline.report.figures import Figures, read_figures
 from eventhub.pipeline.report.page import page
 
 __all__ = ["Figures", "write_report"]

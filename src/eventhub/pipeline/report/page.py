@@ -7,8 +7,8 @@ from datetime import datetime
 from importlib.resources import files
 from typing import Any, Final
 
+from eventhub.lake.figures import Figures, Moment, Summary
 from eventhub.pipeline.report.charts import Series, bar, line_chart, short
-from eventhub.pipeline.report.figures import Figures, Moment, Summary
 from eventhub.pipeline.report.markup import Content, Markup, raw, tag
 
 __all__ = ["page"]

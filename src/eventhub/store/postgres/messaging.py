@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
+from eventhub.core.fingerprints import LONGEST
 from eventhub.core.lifecycle import Bury, Reason, State
 from eventhub.store.contract import Store
 from eventhub.store.message_rows import (
@@ -22,6 +23,7 @@ from eventhub.store.messages import (
     HUB,
     Attempt,
     BlockedKey,
+    DeadBrief,
     DeadFilter,
     DeadLetter,
     DeadLetterPage,
@@ -194,6 +196,10 @@ class PostgresMessaging(Store):
     async def count_dead(self, wanted: DeadFilter) -> int:
         ((count,),) = await self._filtered(SQL.count_fitting, *_fitting(wanted), None, True)
         return int(count)
+
+    async def dead_briefs(self, wanted: DeadFilter, *, limit: int) -> list[DeadBrief]:
+        rows = await self._filtered(SQL.letters_brief, *_fitting(wanted), limit, LONGEST)
+        return [DeadBrief(*row) for row in rows]
 
     async def dead_letter(self, delivery_id: int) -> DeadLetter | None:
         rows = await self._read(SQL.letter, delivery_id)

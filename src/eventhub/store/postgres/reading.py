@@ -99,7 +99,7 @@ class PostgresReading(Store):
     async def event_tags(self, event_ids: Sequence[int]) -> dict[int, tuple[str, ...]]:
         return {number: split_tags(tags) for number, tags in await self._read(SQL.event_tags, list(event_ids))}
 
-    async def events(self, wanted: EventFilter) -> list[QueuedEvent]:
+    async def _events(self, wanted: EventFilter) -> list[QueuedEvent]:
         routes = await self._routes_for(wanted)
         if routes == []:
             return []

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import apsw
 
+from eventhub.core.fingerprints import LONGEST
 from eventhub.core.lifecycle import Bury, Reason, State
 from eventhub.store.contract import Store
 from eventhub.store.message_rows import (
@@ -24,6 +25,7 @@ from eventhub.store.messages import (
     HUB,
     Attempt,
     BlockedKey,
+    DeadBrief,
     DeadFilter,
     DeadLetter,
     DeadLetterPage,
@@ -175,6 +177,13 @@ class SqliteMessaging(Store):
     async def count_dead(self, wanted: DeadFilter) -> int:
         ((count,),) = await self._read(SQL.count_fitting, **_fitting(wanted), most=NO_END, retry=True)
         return int(count)
+
+    async def dead_briefs(self, wanted: DeadFilter, *, limit: int) -> list[DeadBrief]:
+        rows = await self._read(SQL.letters_brief, **_fitting(wanted), limit=limit, longest=LONGEST)
+        return [
+            DeadBrief(number, reason, kind, subscriber, from_micros(at), error)
+            for number, reason, kind, subscriber, at, error in rows
+        ]
 
     async def dead_letter(self, delivery_id: int) -> DeadLetter | None:
         rows = await self._read(SQL.letter, id=delivery_id)

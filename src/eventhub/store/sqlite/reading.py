@@ -113,7 +113,7 @@ class SqliteReading(Store):
         rows = await self._read(SQL.event_tags, ids=ids(event_ids)) if event_ids else []
         return {number: split_tags(tags) for number, tags in rows}
 
-    async def events(self, wanted: EventFilter) -> list[QueuedEvent]:
+    async def _events(self, wanted: EventFilter) -> list[QueuedEvent]:
         await self.open()
         rows = await self._reader.run(lambda connection: _list(connection, wanted))
         return [to_queued(row, from_micros) for row in rows]

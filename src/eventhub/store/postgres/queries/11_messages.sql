@@ -174,6 +174,18 @@ SELECT v.* FROM (
   ORDER BY n.id DESC LIMIT $10 OFFSET $11) f
 CROSS JOIN LATERAL (SELECT * FROM eventhub.letters l WHERE l.id = f.id OFFSET 0) v ORDER BY v.id DESC;
 
+-- name: letters_brief
+-- The latest deaths that fit, without their events: $9 of them, and $10 characters of each last error.
+SELECT n.delivery_id, n.reason, n.type, n.subscriber, n.dead_at, left(n.errors ->> -1, $10)
+FROM eventhub.dead_letters n
+WHERE n.retried_at IS NULL
+  AND ($1::bigint[] IS NULL OR n.delivery_id = ANY ($1)) AND ($3::bigint IS NULL OR n.subscriber = $3)
+  AND ($2::text IS NULL OR n.route = ANY (ARRAY (SELECT q.id FROM eventhub.routes q WHERE q.queue = $2)))
+  AND ($4::text IS NULL OR n.type = $4) AND ($5::text IS NULL OR n.reason = $5)
+  AND ($6::text IS NULL OR strpos(n.errors ->> -1, $6) > 0)
+  AND ($7::timestamptz IS NULL OR n.dead_at >= $7) AND ($8::timestamptz IS NULL OR n.dead_at <= $8)
+ORDER BY n.id DESC LIMIT $9;
+
 -- name: letters_oldest
 -- Those that fit, in the order of their deliveries, which is the order of every key: from behind $9 on, and none that
 -- came after $10. With $12 without those whose subscriber is gone, for nobody would take what is retried.

@@ -157,6 +157,25 @@ SELECT * FROM eventhub_letters WHERE id IN (
   ORDER BY n.id DESC LIMIT :limit OFFSET :offset)
 ORDER BY id DESC;
 
+-- name: letters_brief
+-- The latest deaths that fit, without their events: :limit of them, and :longest characters of each last error.
+SELECT n.delivery_id, n.reason, n.type, n.subscriber, n.dead_at, substr(json_extract(n.errors, '$[#-1]'), 1, :longest)
+FROM (
+  SELECT * FROM eventhub_dead_letters INDEXED BY eventhub_dead_letters_latest
+  WHERE retried_at IS NULL AND :ids_given = 0 AND :subscriber IS NULL
+  UNION ALL
+  SELECT * FROM eventhub_dead_letters INDEXED BY eventhub_dead_letters_subscriber
+  WHERE retried_at IS NULL AND subscriber IS NOT NULL AND :ids_given = 0 AND subscriber = :subscriber
+  UNION ALL
+  SELECT * FROM eventhub_dead_letters INDEXED BY eventhub_dead_letters_open
+  WHERE retried_at IS NULL AND :ids_given AND delivery_id IN (SELECT value FROM carray(:ids))
+    AND (:subscriber IS NULL OR subscriber = :subscriber)) n
+WHERE (:queue IS NULL OR n.route IN (SELECT q.id FROM eventhub_routes q WHERE q.queue = :queue))
+  AND (:type IS NULL OR n.type = :type) AND (:reason IS NULL OR n.reason = :reason)
+  AND (:error IS NULL OR instr(json_extract(n.errors, '$[#-1]'), :error) > 0)
+  AND (:since IS NULL OR n.dead_at >= :since) AND (:until IS NULL OR n.dead_at <= :until)
+ORDER BY n.id DESC LIMIT :limit;
+
 -- name: letters_oldest
 -- Those that fit, in the order of their deliveries, which is the order of every key: from behind :after on, and none that
 -- came after :last. For a retry without those whose subscriber is gone, for nobody would take them.

@@ -12,7 +12,6 @@ import msgspec
 
 from eventhub.errors import EventHubError
 from eventhub.lake.place import Lake
-from eventhub.pipeline.marts.schemas import MARTS
 
 __all__ = ["COUNTS", "DeadGroup", "Depth", "Figures", "Key", "Moment", "Summary", "read_figures"]
 
@@ -156,6 +155,8 @@ def read_figures(
 def _read(lake: Lake, path: str, *, days: int = 0, since: date | None = None, whole: bool = False) -> Rows:
     """Rows of a mart, of the last days it has or since one; sketches are for Spark and stay where they are."""
     from deltalake import DeltaTable
+
+    from eventhub.lake.marts import MARTS
 
     table = lake.derived(path, MARTS[path])
     if not table.exists:

@@ -11,9 +11,9 @@ from typing import Final
 
 import pyarrow as pa
 
-from eventhub.pipeline.facts.schemas import TIME
+__all__ = ["DAILY", "DEAD_TRIAGE", "HOT_KEYS", "HOURLY", "MARTS", "QUEUE_DEPTH", "TIME"]
 
-__all__ = ["DAILY", "DEAD_TRIAGE", "HOT_KEYS", "HOURLY", "MARTS", "QUEUE_DEPTH"]
+TIME: Final = pa.timestamp("us", tz="UTC")
 
 _COUNTS: Final = [
     ("published", pa.int64()),  # events
