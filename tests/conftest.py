@@ -3,7 +3,6 @@
 import itertools
 import logging
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,7 @@ import structlog
 
 from tests.object_store import ObjectStore
 from tests.postgres_cluster import PostgresCluster
-from tests.ready_databases import create_ready_database
+from tests.ready_databases import ready_databases
 
 _numbers = itertools.count(1)
 
@@ -35,23 +34,20 @@ def postgres() -> Iterator[PostgresCluster]:
 
 @pytest.fixture
 def postgres_url(postgres: PostgresCluster) -> Iterator[str]:
-    """The URL of a fresh PostgreSQL database with all tables, empty; it is dropped afterwards, whoever uses it."""
-    with _dropped(postgres) as name:
-        yield create_ready_database(postgres, name)
+    """The URL of a fresh PostgreSQL database with all tables, empty; it is dropped some time later."""
+    postgres.start()
+    ready = ready_databases(postgres)
+    name = ready.take()
+    yield postgres.url(name)
+    ready.leave(name)
 
 
 @pytest.fixture
 def bare_postgres_url(postgres: PostgresCluster) -> Iterator[str]:
-    """The URL of a fresh PostgreSQL database without any table."""
-    with _dropped(postgres) as name:
-        yield postgres.create_database(name)
-
-
-@contextmanager
-def _dropped(postgres: PostgresCluster) -> Iterator[str]:
+    """The URL of a fresh PostgreSQL database without any table; it is dropped afterwards, whoever uses it."""
     name = f"test_{next(_numbers)}"
     postgres.start()
-    yield name
+    yield postgres.create_database(name)
     postgres.start()
     postgres.drop_database(name)
 

@@ -11,7 +11,7 @@ from tests.http.api import Api
 from tests.http.receiver import Receiver
 from tests.http.server import HubServer
 from tests.postgres_cluster import PostgresCluster
-from tests.ready_databases import create_ready_database
+from tests.ready_databases import ready_databases
 
 _numbers = itertools.count(1)
 
@@ -66,7 +66,8 @@ def make_database(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
         if engine == "sqlite":
             return str(tmp_path_factory.mktemp("database") / "hub.db")
         cluster: PostgresCluster = request.getfixturevalue("hub_postgres")
-        return create_ready_database(cluster, f"http_{next(_numbers)}")
+        cluster.start()
+        return cluster.url(ready_databases(cluster).take())
 
     return make
 

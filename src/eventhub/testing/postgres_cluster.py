@@ -152,11 +152,15 @@ class PostgresCluster:
             raise PostgresError("The cluster has no port: create it with PostgresCluster(tcp=True).")
         return f"postgresql://postgres:{self.password}@127.0.0.1:{self.port}/{database}"
 
-    def execute(self, sql: str, *, database: str = "postgres") -> str:
-        """Run one statement through psql, outside any event loop, and return its rows as lines of `a|b|c`."""
+    def execute(self, *statements: str, database: str = "postgres") -> str:
+        """Run statements through psql, outside any event loop, and return their rows as lines of `a|b|c`.
+
+        Each is a transaction of its own.
+        """
         format_options = ["-X", "-A", "-t", "-q", "-v", "ON_ERROR_STOP=1"]
         connection = ["-h", str(self.directory), "-p", str(self.port or 5432), "-U", "postgres", "-d", database]
-        return self._run("psql", *format_options, *connection, "-c", sql).strip()
+        commands = [argument for statement in statements for argument in ("-c", statement)]
+        return self._run("psql", *format_options, *connection, *commands).strip()
 
     def create_database(self, name: str, *, template: str | None = None) -> str:
         """Create a database, empty or as a copy of `template` (which nobody may be connected to)."""
