@@ -18,7 +18,7 @@ from eventhub.client import Client
 __all__ = ["Living"]
 
 DAYS: Final = "7"
-COPY_EVERY: Final = "5m"
+COPY_MINUTES: Final = 5
 STOP_SECONDS: Final = 2.0
 """That the pipeline has to end a step; whatever is cut short is made again."""
 SETTINGS: Final = {
@@ -80,7 +80,7 @@ class Living:
         with self._tell.waiting("Making up a week of history …"):
             arguments = ("--events", str(self._events), "--days", DAYS, "--until", "1m", "--subscribers", "2")
             told = await run("pipeline", "synth", *arguments, db=self._db, cwd=self._directory)
-        self._tell.note(f"a made-up week: {told.strip()}")
+        self._tell.note(f"a made-up week: {told.rpartition(',')[0]}")
 
     def _welcome(self, url: str) -> None:
         self._tell.chapter("The hub is running")
@@ -92,7 +92,7 @@ class Living:
             self._tell.command(f"eventhub --db '{self._db}' {command}")
         if self._spark:
             self._tell.note(
-                f"Spark fills the page History within a minute, and brings it up to date every {COPY_EVERY}"
+                f"Spark fills the page History within a minute, and brings it up to date every {COPY_MINUTES} minutes"
             )
         elif self._wanted_spark:
             self._tell.note("the page History stays empty: pip install 'eventhub[spark]' brings what fills it")
@@ -100,7 +100,7 @@ class Living:
 
     async def _copy(self) -> None:
         """The pipeline as a process beside the hub, as one would run it."""
-        arguments = ("pipeline", "run", "--lake", "lake", "--continuous", "--interval", COPY_EVERY, "--json")
+        arguments = ("pipeline", "run", "--lake", "lake", "--continuous", "--interval", f"{COPY_MINUTES}m", "--json")
         with (self._directory / "pipeline.log").open("wb") as log:
             process = await start(*arguments, db=self._db, cwd=self._directory, stderr=log.fileno())
         try:
