@@ -38,7 +38,7 @@ def tell(api: Api, receiver: Receiver, *, orders: int = 6) -> Story:
     api.until_noticed(receiver)
     first = [_order(api, number) for number in range(orders)][0]
     claimed = _work(api)
-    api.until("/dlq", lambda page: page["total"] >= orders // 2 + 2)
+    api.until("/dlq", lambda page: page["total"] == orders // 2 + 3)
     api.until(f"/subscribers/{parked}/keys", lambda page: page["keys"])
     api.until("/messages", lambda page: not page["messages"], subscriber=healthy, status="PENDING")
     return Story(healthy=healthy, failing=failing, parked=parked, delivered=first, claimed=claimed)

@@ -56,7 +56,7 @@ function filters(query, narrow) {
     event.preventDefault();
     location.hash = link("/dead", Object.fromEntries(new FormData(form)));
   } },
-  field("Subscriber's id", "subscriber", { inputmode: "numeric", pattern: "[0-9]*", title: "A number" }),
+  field("Subscriber", "subscriber", { inputmode: "numeric", pattern: "[0-9]*", title: "Its id, a number", placeholder: "id" }),
   field("Type", "type"),
   h("label", {}, "Reason", h("select", { name: "reason" }, h("option", { value: "" }, "any"),
     Object.entries(REASONS).map(([value, words]) => h("option", { value, selected: query.get("reason") === value }, words)))),

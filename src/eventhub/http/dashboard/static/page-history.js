@@ -64,8 +64,8 @@ function draw(place, note, figures) {
 }
 
 function lastRun({ last_run: run, made_at: made }) {
-  const at = run?.finished_at ?? run?.ended_at ?? run?.at ?? (typeof run === "string" ? run : null);
-  return at ? ["The pipeline last ran ", ago(at), "."] : ["Read ", exactly(made), "."];
+  if (run.running) return "The pipeline is running now.";
+  return run.at ? ["The pipeline last ran ", ago(run.at), "."] : ["Read ", exactly(made), "."];
 }
 
 /** Rows that are too many for the page are told, not hidden. */

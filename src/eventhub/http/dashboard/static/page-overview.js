@@ -9,6 +9,7 @@ import { at, count, hour, plural, rate, second, seconds, upTo } from "./format.j
 
 const KEPT_ENTRIES = 60;
 const MOST_COUNTED = 100_000;
+const MOST_POINTS = 120;
 const SERIES = [["received", "Received", "c0"], ["completed", "Completed", "ok"], ["failed", "Failed", "bad"]];
 const FIRST = "curl -X POST localhost:8080/events -H 'content-type: application/json' \\\n"
   + "  -d '{\"title\": \"Send welcome mail\", \"tags\": \"email\", \"payload\": {\"user_id\": 12345}}'";
@@ -60,9 +61,10 @@ const ours = (link) => typeof link === "string" && link.startsWith("#");
 
 function drawRates(place, { rates, chart: hourly }) {
   const start = new Date(hourly.from).getTime();
-  const times = hourly.received.map((_, index) => new Date(start + index * hourly.step_seconds * 1000));
+  const together = Math.ceil(hourly.received.length / MOST_POINTS);
+  const times = averages(hourly.received, together, 1).map((_, index) => new Date(start + index * together * hourly.step_seconds * 1000));
   fill(place, SERIES.map(([name, title, look]) => {
-    const values = hourly[name].map((number) => (number === null ? null : number / hourly.step_seconds));
+    const values = averages(hourly[name], together, hourly.step_seconds);
     return h("section", { class: "panel rate" },
       h("h2", { class: "rate-name" }, title),
       h("p", { class: "rate-value" }, rate(rates[name]), h("small", {}, " / s")),
@@ -71,15 +73,23 @@ function drawRates(place, { rates, chart: hourly }) {
   }));
 }
 
+/** Rates over some steps at a time, so that a line is a line; null where nothing was counted. */
+function averages(counts, together, step) {
+  return Array.from({ length: Math.ceil(counts.length / together) }, (_, place) => {
+    const known = counts.slice(place * together, (place + 1) * together).filter((number) => number !== null);
+    return known.length ? known.reduce((sum, number) => sum + number, 0) / (known.length * step) : null;
+  });
+}
+
 function drawTiles(place, document) {
   const { depth, messages } = document;
   const dead = document.dead_letters;
   fill(place,
     tile("Work waiting", upTo(depth.pending, depth.more), { note: `${count(depth.retry)} for a later time`, href: "#/events?status=PENDING" }),
-    tile("Being worked on", upTo(depth.processing, depth.more), { note: "claimed by workers", href: "#/events?status=PROCESSING" }),
     tile("Messages waiting", upTo(messages.ready + messages.waiting + messages.behind, messages.more),
       { note: messages.behind ? `${count(messages.behind)} behind others` : `${count(messages.waiting)} for a retry`, href: "#/subscribers" }),
-    tile("Requests in flight", count(document.in_flight), { note: "to subscribers, now" }),
+    tile("In flight", upTo(document.in_flight, depth.more || messages.more),
+      { note: `${count(messages.leased)} on the way to subscribers`, href: "#/events?status=PROCESSING" }),
     tile("Oldest waiting", seconds(document.oldest_waiting_seconds),
       { note: "since it was due", look: document.oldest_waiting_seconds > 300 ? "warn" : "" }),
     tile("Dead letters", upTo(dead, dead >= MOST_COUNTED),

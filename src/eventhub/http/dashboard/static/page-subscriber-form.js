@@ -54,7 +54,7 @@ function draw(place, subscriber) {
   const fields = Object.fromEntries(Object.entries(FIELDS).map(([name, field]) => [name, makeField(name, field, subscriber)]));
   const status = h("p", { class: "dialog-status", role: "alert" });
   const go = h("button", { type: "submit", class: "primary" }, subscriber ? "Save" : "Create subscriber");
-  const more = h("details", {}, h("summary", {}, "More settings"),
+  const more = h("details", { open: Boolean(subscriber) }, h("summary", {}, "More settings"),
     h("fieldset", {}, h("legend", { class: "unseen" }, "More settings"),
       MORE.map((names) => (names.length > 1 ? h("div", { class: "pair" }, names.map((name) => fields[name].element)) : fields[names[0]].element))));
   const form = h("form", { class: "panel form", onsubmit: async (event) => {

@@ -111,7 +111,7 @@ function drawTiles(place, id, now) {
     tile("Latency p50", milliseconds(now.latency_p50_ms), { note: `p99 ${milliseconds(now.latency_p99_ms)}` }),
     tile("Waiting", count(now.pending), { note: now.oldest_pending_seconds === null ? "" : `oldest ${seconds(now.oldest_pending_seconds)}` }),
     tile("For a retry", count(now.waiting_for_retry), { note: now.last_failed_at ? ["failed ", ago(now.last_failed_at)] : "" }),
-    tile("Behind others", count(now.behind), { note: plural(now.blocked_keys + now.parked_keys, "key stands still", "keys stand still") }),
+    tile("Behind others", count(now.behind), { note: plural(now.blocked_keys, "key stands still", "keys stand still") }),
     tile("Dead", count(now.dead), { note: now.dead ? "look why" : "none", look: now.dead ? "bad" : "", href: `#/dead?subscriber=${id}` }));
 }
 

@@ -55,7 +55,7 @@ function drawRows(box, all, signal) {
     ["Failed", (one) => figure(one, failures), "number"],
     ["p50 / p99", (one) => figure(one, (now) => `${milliseconds(now.latency_p50_ms)} / ${milliseconds(now.latency_p99_ms)}`), "number"],
     ["Waiting", (one) => figure(one, (now) => count(now.pending + now.waiting_for_retry + now.behind)), "number"],
-    ["Blocked", (one) => figure(one, (now) => loud(now.blocked_keys + now.parked_keys)), "number"],
+    ["Blocked", (one) => figure(one, (now) => loud(now.blocked_keys)), "number"],
     ["Dead", (one) => figure(one, (now) => loud(now.dead)), "number"],
   ], all.slice(0, PAGE));
   let shown = Math.min(PAGE, all.length);
