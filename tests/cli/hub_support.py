@@ -24,6 +24,7 @@ class Mailed:
         self.url = url
         self.billing = self.shipping = 0
         self.secret = ""
+        self.event = 0
         self.delivered = self.dead = self.waiting = self.pending = 0
         """Messages to billing."""
         self.parked = self.behind = self.held = 0
@@ -59,6 +60,7 @@ async def _send(made: Mailed) -> None:
             await _end(store, claims[event_id], outcome)
         made.delivered, made.dead, made.waiting = (claims[each].held.id for each in invoices[:3])
         made.parked, made.held = claims[orders[0]].held.id, claims[orders[2]].held.id
+        made.event = invoices[0]
         made.pending = await _message_of(store, invoices[3])
         made.behind = await _message_of(store, orders[1])
 

@@ -1,6 +1,7 @@
 """Log records go to standard error, for people or as JSON, whoever writes them."""
 
 import json
+import os
 import subprocess
 import sys
 import textwrap
@@ -43,6 +44,21 @@ def test_people_get_lines_without_colour_when_piped():
     assert "event_id=7" in written[0]
     assert written[-1] == "ValueError: no"
     assert not any("\x1b" in line for line in written)
+
+
+@pytest.mark.parametrize(
+    ("env", "coloured"), [({}, True), ({"NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False)], ids=str
+)
+def test_a_terminal_gets_colour_unless_it_wants_none(env: dict[str, str], *, coloured: bool):
+    plain = {name: value for name, value in os.environ.items() if name != "NO_COLOR"} | {"TERM": "xterm"}
+    script = textwrap.dedent(SCRIPT.format(level="error", form="human")).partition("try:")[0]
+    master, terminal = os.openpty()
+    subprocess.run([sys.executable, "-c", script], stderr=terminal, env=plain | env, check=True)
+    written = os.read(master, 65_536).decode()
+    os.close(terminal)
+    os.close(master)
+    assert "disk full" in written
+    assert ("\x1b" in written) == coloured
 
 
 @pytest.mark.parametrize(("level", "count"), [("debug", 4), ("info", 3), ("error", 2), ("critical", 0)])

@@ -144,3 +144,79 @@ def test_the_key_comes_from_the_variable_and_is_never_shown(eventhub: Command, t
 
 def test_as_json(eventhub: Command, hub: Hub):
     assert eventhub.json("publish", "--url", hub.url, "--tags", "a")["id"] > 0
+
+
+# ------------------------------------------------------------------- a file
+
+
+def lines(eventhub: Command, *events: Any) -> str:
+    path = eventhub.directory / "events.jsonl"
+    path.write_text("\n".join(event if isinstance(event, str) else json.dumps(event) for event in events))
+    return path.name
+
+
+def test_a_file_is_published_whole_and_once(eventhub: Command, store_url: str):
+    events = [{"type": "order.placed", "payload": {"n": n}} for n in range(1200)]
+    file = lines(eventhub, {"tags": "email,sms", "title": "Hello", "payload": "x", "delay_seconds": 60}, "", *events)
+    assert eventhub("migrate", "--db", store_url).returncode == 0
+    command = ("publish", "--file", file, "--idempotency-key", "import-1", "--db", store_url)
+    told = eventhub.json(*command)
+    assert (told["published"], told["duplicates"]) == (1201, 0)
+    again = eventhub.json(*command)
+    assert (again["published"], again["duplicates"]) == (1201, 1201)
+    assert (again["first_id"], again["last_id"]) == (told["first_id"], told["last_id"])
+    first = eventhub.json("events", "show", str(told["first_id"]), "--db", store_url)
+    assert (first["type"], first["title"], first["tags"], first["queue"]) == ("job", "Hello", ["email", "sms"], "work")
+    last = eventhub.json("events", "show", str(told["last_id"]), "--db", store_url)
+    assert (last["type"], last["payload"], last["idempotency_key"]) == ("order.placed", {"n": 1199}, "import-1-1202")
+
+
+def test_a_file_goes_over_http_too(eventhub: Command, hub: Hub):
+    file = lines(eventhub, {"event_type": "a", "payload": 1}, {"tags": ["b"], "metadata": {"x": "y"}})
+    told = eventhub.json("publish", "--file", file, "--url", hub.url)
+    assert told["published"] == 2
+    with blocking.Client(hub.url) as client:
+        found = client.event(told["last_id"])
+    assert (found.tags, found.metadata["x"]) == ("b", "y")
+
+
+def test_standard_input_is_a_file(eventhub: Command, sqlite_path: Path):
+    assert eventhub("migrate", "--db", str(sqlite_path)).returncode == 0
+    done = eventhub("publish", "--file", "-", "--db", str(sqlite_path), stdin='{"type": "a"}\n{"type": "b"}')
+    assert (done.returncode, done.stdout) == (0, "2 events published.\n")
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("{", "line 502"),
+        ("[]", "line 502"),
+        ('{"type": "a", "payloads": 1}', "payloads"),
+        ('{"type": "a", "type": "b"}', "line 502"),
+        ('{"payload": 1}', "give it tags for work"),
+    ],
+)
+def test_a_file_with_a_mistake_publishes_nothing(eventhub: Command, sqlite_path: Path, line: str, words: str):
+    assert eventhub("migrate", "--db", str(sqlite_path)).returncode == 0
+    file = lines(eventhub, *({"type": "a"} for _ in range(501)), line)
+    done = eventhub("publish", "--file", file, "--db", str(sqlite_path))
+    assert (done.returncode, done.stdout) == (1, "")
+    assert words in done.stderr
+    assert eventhub.json("events", "list", "--db", str(sqlite_path))["events"] == []
+
+
+def test_what_is_refused_on_the_way_says_how_far_it_came(eventhub: Command, sqlite_path: Path):
+    assert eventhub("migrate", "--db", str(sqlite_path)).returncode == 0
+    file = lines(eventhub, *({"type": "a"} for _ in range(500)), {"type": "no such type"})
+    done = eventhub("publish", "--file", file, "--db", str(sqlite_path))
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "500 events were published before it, and none from line 501 on." in done.stderr
+
+
+def test_a_file_leaves_nothing_to_other_options(eventhub: Command, sqlite_path: Path):
+    assert eventhub("migrate", "--db", str(sqlite_path)).returncode == 0
+    for options in (["--type", "a"], ["--tags", "a"], ["--data", "1"], ["--delay", "1"]):
+        done = eventhub("publish", "--file", "events.jsonl", *options, "--db", str(sqlite_path))
+        assert (done.returncode, "leave the other options out" in done.stderr) == (2, True)
+    missing = eventhub("publish", "--file", "none.jsonl", "--db", str(sqlite_path))
+    assert (missing.returncode, "--file is none.jsonl" in missing.stderr) == (2, True)

@@ -2,7 +2,6 @@
 
 import json
 import re
-from pathlib import Path
 
 import pytest
 
@@ -31,8 +30,12 @@ def test_a_terminal_gets_colour(eventhub: Command, sqlite_filled: Filled):
     assert COLOUR.search(seen(eventhub, "dlq", "list", "--db", sqlite_filled.url).stdout)
 
 
-@pytest.mark.parametrize("command", [["events", "list"], ["doctor"], ["stats"], ["--help"], ["events", "list", "--help"]])
-def test_a_pipe_gets_none_even_when_errors_go_to_a_terminal(eventhub: Command, sqlite_filled: Filled, command: list[str]):
+@pytest.mark.parametrize(
+    "command", [["events", "list"], ["doctor"], ["stats"], ["--help"], ["events", "list", "--help"]]
+)
+def test_a_pipe_gets_none_even_when_errors_go_to_a_terminal(
+    eventhub: Command, sqlite_filled: Filled, command: list[str]
+):
     shown = seen(eventhub, *command, stdout=False, env={"EVENTHUB_DB": sqlite_filled.url})
     assert shown.stdout
     assert ESCAPE not in shown.stdout
@@ -46,11 +49,6 @@ def test_whoever_wants_no_colour_gets_none(eventhub: Command, sqlite_filled: Fil
         assert not PAINTED.search(shown.stdout + shown.stderr), command
     if "TERM" in env:
         assert ESCAPE not in shown.stdout + shown.stderr
-
-
-def test_log_records_are_coloured_on_a_terminal_alone(eventhub: Command, tmp_path: Path):
-    command = ["pipeline", "report", "--db", "none.db", "--out", "nowhere/report.html"]
-    assert eventhub(*command).stderr.count(ESCAPE) == 0
 
 
 def test_json_is_the_same_on_a_terminal(eventhub: Command, sqlite_filled: Filled):

@@ -58,6 +58,7 @@ def build_app() -> App:
         help_epilogue="The database is --db, EVENTHUB_DB, or db in eventhub.toml; else eventhub.db in this directory. "
         "Exit codes: 0 it worked, 1 it failed or found a problem, 2 it was called the wrong way, 130 interrupted.",
         help_format="plaintext",
+        suppress_keyboard_interrupt=False,  # main says that it was interrupted
     )
     for place, (group, purpose) in enumerate(GROUPS.items()):
         if find_spec(f"eventhub.cli.{group}"):

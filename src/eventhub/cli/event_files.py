@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
@@ -37,12 +37,11 @@ class Told(msgspec.Struct):
     last_id: int | None = None
 
 
-async def publish_file(
-    name: str, send: Callable[[Batch], Awaitable[Sent]], *, key: str | None = None, quiet: bool = False
-) -> Told:
+def publish_file(name: str, send: Callable[[Batch], Sent], *, key: str | None = None, quiet: bool = False) -> Told:
     """Publish what is in a file, or on standard input for ``-``; a file is checked to its end before the first event.
 
     With ``key``, an event without an idempotency key gets one of its line: the same file again publishes nothing twice.
+    Reading may wait for whoever writes, so it is no business of an event loop, which could not be interrupted then.
     """
     told = Told()
     with _opened(name) as file:
@@ -53,7 +52,7 @@ async def publish_file(
         with bar("events", total, quiet=quiet) as advance:
             for line, batch in _batches(file, key):
                 try:
-                    sent = await send(batch)
+                    sent = send(batch)
                 except EventHubError as error:
                     raise EventHubError(f"{error} ({_so_far(told, line)}.)") from error
                 _count(told, sent)

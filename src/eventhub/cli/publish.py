@@ -5,20 +5,15 @@ from __future__ import annotations
 import asyncio
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
-from eventhub.cli.options import open_existing
+from eventhub.cli.destinations import Destination, ToDatabase, ToHub
+from eventhub.cli.event_files import publish_file
 from eventhub.cli.output import console, document
 from eventhub.cli.remote import Remote
-from eventhub.config import Settings
-from eventhub.core.scopes import JOB
 from eventhub.errors import InvalidEventError, InvalidPayloadError, SettingsError
-
-if TYPE_CHECKING:
-    from eventhub.cli.event_files import Told
-    from eventhub.store.values import NewEvent
 
 __all__ = ["app"]
 
@@ -54,7 +49,11 @@ def publish(
         str | None, Parameter(help="With a database: the queue of an EventQueue, instead of that of HTTP workers.")
     ] = None,
     file: Annotated[
-        str | None, Parameter(help="Many events instead: a file with one JSON object a line, or - for standard input.")
+        str | None,
+        Parameter(
+            help="Many events instead: a file with one JSON object a line, or - for standard input.",
+            allow_leading_hyphen=True,
+        ),
     ] = None,
     common: Remote | None = None,
 ) -> None:
@@ -64,15 +63,19 @@ def publish(
     over_http = common.means_http(loaded)
     if over_http and queue is not None:
         raise SettingsError("--queue is for a database; over HTTP the hub has one queue for all work.")
+    destination = ToHub(loaded.settings) if over_http else ToDatabase(loaded.settings, queue)
     if file is not None:
         if any((tags, type, title, description, data, metadata, ordering_key, delay, priority)):
             raise SettingsError(
                 "With --file, the lines say everything about their events; leave the other options out."
             )
-        _publish_file(file, loaded.settings, idempotency_key, queue, common, over_http=over_http)
+        _publish_file(file, destination, idempotency_key, json=common.json)
         return
-    given: dict[str, Any] = {
+    if queue is None and not type and not (tags or "").replace(",", "").strip():
+        raise SettingsError("Give --tags for work, --type for a broadcast, or both.")
+    event = {
         "tags": tags,
+        "event_type": type,
         "title": title,
         "description": description,
         "payload": _payload(data),
@@ -82,12 +85,7 @@ def publish(
         "delay": delay,
         "priority": priority,
     }
-    if queue is None and not type and not (tags or "").replace(",", "").strip():
-        raise SettingsError("Give --tags for work, --type for a broadcast, or both.")
-    if over_http:
-        event_id = asyncio.run(_over_http(loaded.settings, {**given, "event_type": type}))
-    else:
-        event_id = asyncio.run(_into_database(loaded.settings, {**given, "type": type}, queue))
+    event_id = asyncio.run(_publish(destination, event))
     if common.json:
         document({"id": event_id})
     else:
@@ -95,67 +93,23 @@ def publish(
         sys.stdout.flush()
 
 
-async def _over_http(settings: Settings, event: dict[str, Any]) -> int:
-    from eventhub.client import Client
-
-    async with Client(settings.url, key=settings.key or None) as client:
-        return (await client.publish(**event)).id
+async def _publish(destination: Destination, event: dict[str, Any]) -> int:
+    async with destination:
+        return await destination.one(event)
 
 
-async def _into_database(settings: Settings, event: dict[str, Any], queue: str | None) -> int:
-    new = _composed(settings, event, queue)
-    async with open_existing(settings) as store:
-        (published,) = await store.publish([new])
-        return published.id
-
-
-def _publish_file(
-    file: str, settings: Settings, key: str | None, queue: str | None, common: Remote, *, over_http: bool
-) -> None:
-    from eventhub.cli.event_files import Batch, Sent, as_mapping, publish_file
-
-    async def remotely() -> Told:
-        from eventhub.client import Client
-
-        async with Client(settings.url, key=settings.key or None) as client:
-
-            async def send(batch: Batch) -> Sent:
-                made = await client.publish_many([as_mapping(event) for event in batch])
-                return [(each.id, each.duplicate) for each in made]
-
-            return await publish_file(file, send, key=key, quiet=common.json)
-
-    async def directly() -> Told:
-        async with open_existing(settings) as store:
-
-            async def send(batch: Batch) -> Sent:
-                events = [{"payload": None, "type": None, **as_mapping(event)} for event in batch]
-                for event in events:
-                    event["type"] = event.pop("event_type", None)
-                made = await store.publish([_composed(settings, event, queue) for event in events])
-                return [(each.id, each.duplicate) for each in made]
-
-            return await publish_file(file, send, key=key, quiet=common.json)
-
-    told = asyncio.run(remotely() if over_http else directly())
-    if common.json:
+def _publish_file(file: str, destination: Destination, key: str | None, *, json: bool) -> None:
+    with asyncio.Runner() as runner:
+        runner.run(destination.__aenter__())
+        try:
+            told = publish_file(file, lambda batch: runner.run(destination.many(batch)), key=key, quiet=json)
+        finally:
+            runner.run(destination.__aexit__())
+    if json:
         document(told)
         return
     before = f", {told.duplicates:,} of them before" if told.duplicates else ""
     console().print(f"{told.published:,} events published{before}.")
-
-
-def _composed(settings: Settings, event: dict[str, Any], queue: str | None) -> NewEvent:
-    """The event as the server would store it, or as an EventQueue of that name would."""
-    from eventhub.store.composing import Composer
-
-    named = {**event, "type": event["type"] or JOB}
-    if queue is not None:
-        return Composer(queue).one(named, None, {})
-    new = Composer(settings.work_queue, max_attempts=settings.max_retries).one(named, None, {})
-    new.work = bool(new.route.tags)
-    new.broadcast = bool(event["type"])
-    return new
 
 
 def _payload(data: str | None) -> Any:
