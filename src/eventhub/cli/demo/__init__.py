@@ -31,7 +31,7 @@ Dir = Annotated[Path, Parameter(name="--dir", help="Where the files of the demo 
 def demo(
     *,
     events: Annotated[int, Parameter(help="How many events the part about speed takes.")] = 20_000,
-    spark: Annotated[bool, Parameter(help="Leave out the part about Spark.", negative="--no-spark")] = True,
+    no_spark: Annotated[bool, Parameter(help="Leave out the part about Spark.", negative="")] = False,
     directory: Dir = DIRECTORY,
     common: Common | None = None,
 ) -> int:
@@ -52,7 +52,7 @@ def demo(
     with fresh(directory / "tour") as place:
         db = str(place / "demo.db") if common.db is None else common.db
         settings = msgspec.structs.replace(loaded.settings, db=db)
-        tour = Tour(settings, place, events=events, spark=spark, json=common.json)
+        tour = Tour(settings, place, events=events, spark=not no_spark, json=common.json)
         return asyncio.run(ended_by_signals(tour.run()))
 
 
@@ -61,7 +61,7 @@ def serve(
     *,
     port: Annotated[int, Parameter(help="The port of 127.0.0.1 to listen on; 0 takes a free one.")] = 8080,
     events: Annotated[int, Parameter(help="How many events the made-up week before now has.")] = 30_000,
-    spark: Annotated[bool, Parameter(help="Make no history, which Spark would do.", negative="--no-spark")] = True,
+    no_spark: Annotated[bool, Parameter(help="Do without the history, which Spark makes.", negative="")] = False,
     directory: Dir = DIRECTORY,
     debug: Annotated[bool, Parameter(help="Show where an error came from.", negative="", show_default=False)] = False,
 ) -> int:
@@ -76,7 +76,7 @@ def serve(
     from eventhub.cli.demo.living import Living
 
     with fresh(directory / "hub") as place:
-        return asyncio.run(Living(place, port=port, events=events, spark=spark).run())
+        return asyncio.run(Living(place, port=port, events=events, spark=not no_spark).run())
 
 
 def _hush() -> None:

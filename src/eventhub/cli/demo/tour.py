@@ -30,7 +30,7 @@ from eventhub.store.values import EventFilter
 
 __all__ = ["Tour", "ended_by_signals"]
 
-TERMINATED: Final = 128 + signal.SIGTERM
+INTERRUPTED: Final = 130
 QUICK_RETRIES: Final = {"retry_seconds": "0.5", "log_level": "warning"}
 """Settings of the demo's hub: nobody wants to watch it wait for five minutes."""
 
@@ -44,7 +44,7 @@ async def ended_by_signals(work: Coroutine[Any, Any, int]) -> int:
     except asyncio.CancelledError:
         if (this := asyncio.current_task()) is not None and this.cancelling():
             raise
-        return TERMINATED
+        return INTERRUPTED
 
 
 class Tour:
