@@ -8,11 +8,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, sync_playwright
 
 PATIENCE_MS = 30_000
+SERIOUS = ("serious", "critical")
 WATCH = """
-window.__violations = [];
 document.addEventListener("securitypolicyviolation", (event) => {
   console.error(`Content Security Policy: ${event.violatedDirective} forbids ${event.blockedURI}`);
 });
@@ -37,7 +38,8 @@ class Visit:
     def __init__(self, browser: Browser, url: str, **options: Any) -> None:
         self.url = url
         self.context: BrowserContext = browser.new_context(
-            **{"base_url": url, "locale": "en-GB", "timezone_id": "UTC", "viewport": {"width": 1280, "height": 800}} | options
+            **{"base_url": url, "locale": "en-GB", "timezone_id": "UTC", "viewport": {"width": 1280, "height": 800}}
+            | options
         )
         self.context.set_default_timeout(PATIENCE_MS)
         self.context.grant_permissions(["clipboard-read", "clipboard-write"], origin=url)
@@ -74,3 +76,13 @@ class Visit:
         assert ran is None, f"A script of somebody else ran: {ran!r}"
         left = [trouble for trouble in self.troubles if not any(words in trouble for words in self.expected)]
         assert not left, "\n".join(left)
+
+
+def findings(visit: Visit) -> list[str]:
+    """What axe finds serious on the page as it is; its context must be one that bypasses the policy."""
+    found = Axe().run(visit.page).response["violations"]
+    return [
+        f"{one['impact']} {one['id']}: {one['help']} – {[node['html'][:160] for node in one['nodes'][:3]]}"
+        for one in found
+        if one["impact"] in SERIOUS
+    ]

@@ -6,11 +6,15 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from pathlib import Path
 
+import apsw
 from playwright.sync_api import Browser
+from rich import print as say
 
 from tests.dashboard.browsing import Visit, chromium
+from tests.dashboard.small_png import shrink
 from tests.dashboard.story import Story, tell
 from tests.http.api import Api
 from tests.http.receiver import Receiver
@@ -20,6 +24,7 @@ PLACE = Path(__file__).parents[2] / "docs" / "images"
 LARGEST = 150_000
 PAST = ["pipeline", "synth", "--yes", "--seed", "6"]
 FILL_SECONDS = 600.0
+TODAY_MICROSECONDS = 2 * 3600 * 1_000_000
 SILENCE_SECONDS = 31.0
 """After so long a claim of which nothing is heard is told on the page of workers."""
 
@@ -44,11 +49,23 @@ def fill(server: HubServer) -> None:
     week = [*PAST, "--events", "30000", "--days", "7", "--until", "3h"]
     today = [*PAST, "--events", "9000", "--days", "0.12", "--until", "1m", "--subscribers", "2"]
     for command in (week, today, ["pipeline", "run"]):
-        print("eventhub", *command)
+        say("eventhub", *command)
         subprocess.run(
             [EVENTHUB, *command, "--db", server.db],
             cwd=server.directory, env=environment(), check=True, stdout=subprocess.DEVNULL, timeout=FILL_SECONDS,
         )  # fmt: skip
+
+
+def bring_forward(db: str) -> None:
+    """Made-up histories end an hour ago, so that all of it is settled: what the log tells of today is moved to now."""
+    connection = apsw.Connection(db)
+    ((newest,),) = connection.execute("SELECT max(created_at) FROM eventhub_event_log")
+    shift = int(time.time() * 1_000_000) - newest
+    connection.execute(
+        "UPDATE eventhub_event_log SET created_at = created_at + ? WHERE created_at > ?",
+        (shift, newest - TODAY_MICROSECONDS),
+    )
+    connection.close()
 
 
 def take(browser: Browser, server: HubServer, story: Story, place: Path) -> None:
@@ -67,8 +84,9 @@ def _picture(browser: Browser, server: HubServer, route: str, file: Path, **opti
     visit.page.wait_for_timeout(1500)  # the stream's first news, so that the picture has some
     visit.page.screenshot(path=file)
     visit.close()
+    shrink(browser, file)
     size = file.stat().st_size
-    print(f"{file.name}: {size:,} bytes")
+    say(f"{file.name}: {size:,} bytes")
     assert size <= LARGEST, f"{file} has {size:,} bytes; at most {LARGEST:,} are wanted."
 
 
@@ -78,6 +96,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as directory, Receiver() as receiver:
         server = HubServer(str(Path(directory) / "hub.db"), Path(directory), "--allow-private", "127.0.0.0/8")
         fill(server)
+        bring_forward(server.db)
         with server, chromium() as browser:
             story = tell(Api(server.port), receiver, orders=12)
             threading.Event().wait(SILENCE_SECONDS)

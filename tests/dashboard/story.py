@@ -1,4 +1,4 @@
-"""A hub with a past: subscribers that do well and badly, dead letters, keys that stand still, workers, work that waits."""
+"""A hub with a past: subscribers that do well and badly, dead letters, keys that stand still, and workers."""
 
 from __future__ import annotations
 
@@ -32,11 +32,17 @@ def tell(api: Api, receiver: Receiver, *, orders: int = 6) -> Story:
     healthy = _subscriber(api, receiver, "shipping", event_type="order.*", description="The warehouse's own service")
     failing = _subscriber(api, receiver, "billing", event_type="order.paid", retry_backoff_seconds=[])
     parked = _subscriber(
-        api, receiver, "crm", event_type="order.created", ordering_key="ordering_key", on_dead="park", retry_backoff_seconds=[]
+        api,
+        receiver,
+        "crm",
+        event_type="order.created",
+        ordering_key="ordering_key",
+        on_dead="park",
+        retry_backoff_seconds=[],
     )
     api.post(f"/subscribers/{_subscriber(api, receiver, 'analytics')}/pause", reason="until the new warehouse is up")
     api.until_noticed(receiver)
-    first = [_order(api, number) for number in range(orders)][0]
+    first, *_ = [_order(api, number) for number in range(orders)]
     claimed = _work(api)
     api.until("/dlq", lambda page: page["total"] == orders // 2 + 3)
     api.until(f"/subscribers/{parked}/keys", lambda page: page["keys"])
@@ -58,18 +64,29 @@ def _order(api: Api, number: int) -> int:
         "total": 12.5 * (1 + number % 4),
     }
     return api.broadcast(
-        kind, title=f"Order {4100 + number}", payload=payload, ordering_key=f"customer-{number % 2}", metadata={"source": "shop"}
+        kind,
+        title=f"Order {4100 + number}",
+        payload=payload,
+        ordering_key=f"customer-{number % 2}",
+        metadata={"source": "shop"},
     )
 
 
 def _work(api: Api) -> int:
     """Mails and messages: done, failed, given up, in hand, and waiting."""
     for number in range(8):
-        api.publish(title=f"Send welcome mail {number}", tags="email,priority-high", payload={"user_id": 12_300 + number})
+        api.publish(
+            title=f"Send welcome mail {number}", tags="email,priority-high", payload={"user_id": 12_300 + number}
+        )
     for number, worker in enumerate(["mail-01:7234", "mail-02:7311", "mail-01:7234", "mail-03:902"]):
         event = api.taken("email", worker)
         if number == 3:
-            api.fail(event["id"], worker, error_message="SMTPServerDisconnected: connection lost after 31 s", execution_time_ms=31_002)
+            api.fail(
+                event["id"],
+                worker,
+                error_message="SMTPServerDisconnected: connection lost after 31 s",
+                execution_time_ms=31_002,
+            )
         else:
             api.complete(event["id"], worker, execution_time_ms=840 + 211 * number, status_code=200)
     for number in range(2):

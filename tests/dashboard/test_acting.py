@@ -81,7 +81,10 @@ def test_a_key_that_stands_still_is_unparked(story: Story, api: Api, visit: Visi
     row.get_by_role("button", name="Unpark").click()
     told(page, "goes on")
     # The next message of the key fails too, and holds it in turn.
-    api.until(f"/subscribers/{story.parked}/keys", lambda found: found["keys"] and found["keys"][0]["event_id"] != story.delivered)
+    api.until(
+        f"/subscribers/{story.parked}/keys",
+        lambda found: found["keys"] and found["keys"][0]["event_id"] != story.delivered,
+    )
 
 
 def test_a_key_that_fails_is_retried_and_skipped(api: Api, receiver: Receiver, visit: Visit):
@@ -126,7 +129,7 @@ def test_a_dead_letter_is_retried_one_by_one_and_by_the_group(story: Story, api:
     api.until("/dlq", lambda found: found["total"] >= 3, type="order.paid")
     billing.get_by_role("button", name=re.compile("Retry the group")).click()
     asked = page.get_by_role("dialog").get_by_role("heading").inner_text()
-    count = int(re.search(r"\d+", asked)[0])
+    count = int(re.sub(r"\D", "", asked))
     assert count >= 3
     page.get_by_role("dialog").get_by_role("button", name=f"Retry {count}").click()
     told(page, f"{count} dead letters have a fresh start")
@@ -163,7 +166,9 @@ def test_dead_letters_are_purged_after_a_question_with_their_number(api: Api, vi
     assert api.get("/dlq").json["total"] > 0
 
 
-def test_an_event_is_taken_away_from_its_worker_and_replayed_to_one_subscriber(api: Api, receiver: Receiver, visit: Visit):
+def test_an_event_is_taken_away_from_its_worker_and_replayed_to_one_subscriber(
+    api: Api, receiver: Receiver, visit: Visit
+):
     api.subscribe("again", f"{receiver.url}/again", event_type="never.asked")
     made = api.publish(title="Hang", tags="hanging", event_type="hang.up", payload={"n": 1})
     api.taken("hanging", "hanger:1")
