@@ -1,0 +1,1 @@
+"""Proving that nothing is lost: faults on purpose, and a judgement of what is left afterwards."""
