@@ -15,9 +15,10 @@ PHONE = {"width": 360, "height": 740}
 @pytest.fixture
 def places(story: Story, api: Api) -> list[str]:
     letter = api.get("/dlq").json["dead_letters"][0]["id"]
+    event, subscriber = f"/events/{story.delivered}", f"/subscribers/{story.parked}"
     return [
-        "/", "/events", f"/events/{story.delivered}", "/subscribers", "/subscribers/new",
-        f"/subscribers/{story.parked}", f"/subscribers/{story.parked}/edit", "/dead", f"/dead/{letter}", "/workers", "/history", "/nowhere",
+        "/", "/events", event, "/subscribers", "/subscribers/new", subscriber, f"{subscriber}/edit",
+        "/dead", f"/dead/{letter}", "/workers", "/history", "/nowhere",
     ]  # fmt: skip
 
 
