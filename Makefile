@@ -1,7 +1,7 @@
 # The commands of the project. `make` alone lists them; the work itself is in scripts/.
 SHELL := bash
 .DEFAULT_GOAL := help
-.PHONY: demo serve test lint lock bench clean help
+.PHONY: demo serve test docs lint lock bench clean help
 
 demo: ## Set up what is missing, then see all of it on one machine in under two minutes (ARGS="--no-spark")
 	@scripts/setup run
@@ -15,6 +15,11 @@ test: ## Set up what is missing, then run lint and all tests (ARGS="-k name" nar
 	@scripts/setup test
 	@scripts/check
 	@scripts/tests $(ARGS)
+
+docs: ## Build the documentation site into build/docs, with its reference made from the code
+	@scripts/setup test
+	@NO_MKDOCS_2_WARNING=1 .venv/bin/python -m mkdocs build --strict
+	@echo "Open build/docs/index.html"
 
 lint: ## ruff, mypy strict and the layer contracts, without the tests
 	@scripts/setup test

@@ -11,6 +11,7 @@ from eventhub.cli import _common_last, build_app
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "deploy" / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(r"^```(?:console|sh)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+REDIRECTION = re.compile(r" > [~\w./-]+(?:\s+#.*)?$")
 INLINE = re.compile(r"`(eventhub [a-z-]+(?: [^`]*)?)`")
 
 
@@ -25,7 +26,7 @@ COMMANDS = [pytest.param(line, id=f"{page.stem}: {line}") for page in PAGES for 
 
 @pytest.mark.parametrize("line", COMMANDS)
 def test_a_command_of_the_docs_is_understood(line: str):
-    tokens = shlex.split(line, comments=True)[1:]
+    tokens = shlex.split(REDIRECTION.sub("", line), comments=True)[1:]
     build_app().parse_args(_common_last(tokens), exit_on_error=False, print_error=False)
 
 

@@ -1,0 +1,60 @@
+"""The reference of settings, from their one declaration."""
+
+from typing import Any, get_args
+
+import msgspec
+
+from eventhub.config import Settings, describe
+
+INTRODUCTION = """# Settings
+
+Each setting can be given in three ways. The first that is there counts:
+
+1. a flag of the command: `--pool-size 20`;
+2. a variable: `EVENTHUB_POOL_SIZE=20`;
+3. a line in `eventhub.toml` in the working directory, or in the file that `EVENTHUB_CONFIG` names: `pool_size = 20`.
+
+`eventhub doctor` shows each value and where it came from. A name that is no setting is an error in the file, and a
+warning of `doctor` among the variables.
+
+```toml
+db = "postgresql://hub@db.internal/hub"
+host = "0.0.0.0"
+allowed_hosts = "hub.example.org"
+workers = 2
+log_format = "json"
+```
+
+| setting | variable | type | default | meaning |
+|---|---|---|---|---|
+"""
+
+
+def page() -> str:
+    return INTRODUCTION + "\n".join(_row(field) for field in msgspec.structs.fields(Settings)) + "\n"
+
+
+def _row(field: msgspec.structs.FieldInfo) -> str:
+    default = "" if field.default in ("", msgspec.NODEFAULT) else f"`{field.default}`"
+    cells = (
+        f'<a id="{field.name}"></a>`{field.name}`',
+        f"`EVENTHUB_{field.name.upper()}`",
+        _type(field.type),
+        default,
+        describe(field.name),
+    )
+    return f"| {' | '.join(cells)} |"
+
+
+def _type(declared: Any) -> str:
+    """The plain type with its bounds, or the choices."""
+    plain, bounds = declared, []
+    for extra in get_args(declared)[1:] if hasattr(declared, "__metadata__") else ():
+        plain = get_args(declared)[0]
+        bounds += [f"≥ {extra.ge:,}"] if extra.ge is not None else []
+        bounds += [f"> {extra.gt:,}"] if extra.gt is not None else []
+        bounds += [f"≤ {extra.le:,}"] if extra.le is not None else []
+    words = {str: "text", int: "whole number", float: "number"}
+    if plain in words:
+        return ", ".join([words[plain], *bounds])
+    return ", ".join(f"`{choice}`" for choice in get_args(plain))
