@@ -1,4 +1,4 @@
-"""What schemathesis has to know of the hub: it shall not wait for work, and not end the key it works with."""
+"""What schemathesis has to know of the hub: it shall not wait for work or for streams, nor end its own key."""
 
 import os
 from contextlib import suppress
@@ -16,13 +16,15 @@ def filter_case(context: Any, case: Any) -> bool:
 
 @schemathesis.hook
 def before_call(context: Any, case: Any, kwargs: dict[str, Any]) -> None:
-    """A wait that is allowed costs up to a minute; a hundredth of a second shows as much."""
+    """A wait that is allowed costs up to a minute, a stream up to a day; a hundredth of a second shows as much."""
+    if case.operation.path == "/live" and (not case.query or _is_long(case.query.get("seconds"), 86_400)):
+        case.query = {**(case.query or {}), "seconds": 0.01}
     for asked in (case.query, case.body):
-        if isinstance(asked, dict) and _is_long(asked.get("wait")):
+        if isinstance(asked, dict) and _is_long(asked.get("wait"), 60):
             asked["wait"] = 0.01
 
 
-def _is_long(wait: Any) -> bool:
+def _is_long(wait: Any, most: float) -> bool:
     with suppress(TypeError, ValueError):
-        return not isinstance(wait, bool) and 0.01 < float(wait) <= 60
+        return not isinstance(wait, bool) and 0.01 < float(wait) <= most
     return False

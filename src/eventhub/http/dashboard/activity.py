@@ -65,7 +65,7 @@ class Activity:
         current = self._current
         total = sum((self._at(step) or Counter() for step in range(current - RATE_STEPS, current + 1)), Counter())
         seconds = self._now - (current - RATE_STEPS) * STEP
-        return Rates(**{kind: round(total[kind] / seconds, 2) for kind in ("received", "completed", "failed")})
+        return Rates(**{kind: round(total[kind] / seconds, 4) for kind in ("received", "completed", "failed")})
 
     def chart(self) -> Chart:
         """The last hour as far as it is known, the current step left out: it is not over."""
@@ -84,9 +84,10 @@ class Activity:
         )
 
     async def close(self) -> None:
-        if self._filling is not None:
-            self._filling.cancel()
-            await asyncio.wait([self._filling])
+        filling, self._filling = self._filling, None
+        if filling is not None:
+            filling.cancel()
+            await asyncio.wait([filling])
 
     @property
     def _current(self) -> int:

@@ -20,6 +20,7 @@ LAKE: Final = timedelta(days=1)
 BACKLOG_SHARE: Final = 0.8
 MEGABYTE: Final = 1_000_000
 NAMED: Final = 3
+LONGEST: Final = 100
 _ORDER: Final = {"bad": 0, "warn": 1, "info": 2}
 ROLES: Final[dict[str, Literal["fan-out", "dispatcher", "janitor"]]] = {
     "fanout": "fan-out",
@@ -71,13 +72,16 @@ def _of_hub(facts: Facts) -> Iterator[Concern]:
         yield _bad("The database does not answer; what is shown here is how it was before.", "#/")
     if pending and "fanout" not in facts.roles:
         yield _bad(
-            f"{_number(pending)} broadcasts wait and no fan-out runs. Start: eventhub serve --roles fanout.", "#/"
+            f"{_many(pending, 'broadcast waits', 'broadcasts wait')} and no fan-out runs. "
+            "Start: eventhub serve --roles fanout.",
+            "#/",
         )
     elif lag is not None and lag > FANOUT_SECONDS:
         yield _warn(f"The fan-out is {_age(lag)} behind. Look into the hub's log.", "#/")
     if waiting and "dispatcher" not in facts.roles:
         yield _bad(
-            f"{_number(waiting)} messages wait and no dispatcher runs. Start: eventhub serve --roles dispatcher.",
+            f"{_many(waiting, 'message waits', 'messages wait')} and no dispatcher runs. "
+            "Start: eventhub serve --roles dispatcher.",
             "#/subscribers",
         )
 
@@ -208,7 +212,7 @@ def _many(count: int, one: str, more: str) -> str:
 
 
 def _names(names: list[str]) -> str:
-    shown = ", ".join(names[:NAMED])
+    shown = ", ".join(name if len(name) <= LONGEST else f"{name[:LONGEST]}…" for name in names[:NAMED])
     return shown if len(names) <= NAMED else f"{shown} and {len(names) - NAMED:,} more"
 
 
