@@ -46,8 +46,8 @@ def pages(story: Story, letter: int) -> dict[str, str]:
 
 def fill(server: HubServer) -> None:
     """A week that was calm, three hours that are not, and what the pipeline makes of them."""
-    week = [*PAST, "--events", "30000", "--days", "7", "--until", "3h"]
-    today = [*PAST, "--events", "9000", "--days", "0.12", "--until", "1m", "--subscribers", "2"]
+    week = [*PAST, "--events", "60000", "--days", "7", "--until", "3h"]
+    today = [*PAST, "--events", "2000", "--days", "0.12", "--until", "1m", "--subscribers", "2"]
     for command in (week, today, ["pipeline", "run"]):
         say("eventhub", *command)
         subprocess.run(

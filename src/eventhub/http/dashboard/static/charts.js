@@ -14,9 +14,9 @@ function ceiling(largest) {
 }
 
 /** Lines that are broken where nothing is known; `down` closes them to the ground. */
-function path(values, top, down) {
+function path(values, height, down) {
   const x = (place) => ((place / Math.max(values.length - 1, 1)) * WIDTH).toFixed(1);
-  const y = (value) => (HEIGHT - (value / top) * HEIGHT).toFixed(1);
+  const y = (value) => (HEIGHT - height(value) * HEIGHT).toFixed(1);
   let drawn = "";
   let start = null;
   values.forEach((value, place) => {
@@ -39,20 +39,22 @@ function path(values, top, down) {
  * Series are {name, look, values, area}; `times` are the dates of the values, `show` and `when` put both in words.
  * What the pointer is over is told above the drawing.
  */
-export function chart({ title, series, times, show, when, hover = when, named = true, least = 0 }) {
+export function chart({ title, series, times, show, when, hover = when, named = true, least = 0, logarithmic = false }) {
   const largest = Math.max(least, ...series.flatMap((one) => one.values.map((value) => value ?? 0)));
-  const top = ceiling(largest);
+  const top = Math.max(ceiling(largest), logarithmic ? 10 : 0);
+  const height = logarithmic ? (value) => Math.log(Math.max(value, 1)) / Math.log(top) : (value) => value / top;
+  const middle = logarithmic ? Math.sqrt(top) : top / 2;
   const cursor = s("line", { class: "cursor", x1: 0, x2: 0, y1: 0, y2: HEIGHT });
   const drawing = s("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", "aria-hidden": "true" },
     [0.5, 1].map((share) => s("line", { class: "grid", x1: 0, x2: WIDTH, y1: HEIGHT - share * HEIGHT, y2: HEIGHT - share * HEIGHT })),
     series.map((one) => [
-      one.area && s("path", { class: `area ${one.look}`, d: path(one.values, top, true) }),
-      s("path", { class: `line ${one.look}`, d: path(one.values, top, false) }),
+      one.area && s("path", { class: `area ${one.look}`, d: path(one.values, height, true) }),
+      s("path", { class: `line ${one.look}`, d: path(one.values, height, false) }),
     ]),
     cursor);
   const readout = h("span", { class: "readout" });
   const plot = h("div", { class: "plot" }, drawing,
-    h("span", { class: "scale top" }, show(top)), h("span", { class: "scale middle" }, show(top / 2)));
+    h("span", { class: "scale top" }, show(top)), h("span", { class: "scale middle" }, show(middle)));
   plot.addEventListener("pointermove", (event) => {
     const box = plot.getBoundingClientRect();
     const place = Math.round(((event.clientX - box.left) / box.width) * (times.length - 1));
@@ -90,9 +92,9 @@ function told(title, series, times, show, when) {
     return h("tr", {}, h("th", { scope: "row" }, one.name), h("td", {}, show(known[0][0])),
       h("td", {}, show(known.at(-1)[0])), h("td", {}, `${show(most[0])} at ${when(times[most[1]])}`));
   });
-  return h("table", { class: "unseen" }, h("caption", {}, title),
+  return h("div", { class: "unseen" }, h("table", {}, h("caption", {}, title),
     h("thead", {}, h("tr", {}, ["Series", "First", "Last", "Most"].map((name) => h("th", { scope: "col" }, name)))),
-    h("tbody", {}, rows));
+    h("tbody", {}, rows)));
 }
 
 /** A share as a small bar beside its number. */

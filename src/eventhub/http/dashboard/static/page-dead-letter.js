@@ -34,7 +34,7 @@ function draw(head, place, letter, read) {
       ["Attempts", letter.max_attempts ? `${count(letter.attempt_count)} of ${count(letter.max_attempts)}` : count(letter.attempt_count)],
       ["Last worker", letter.worker_id && said(letter.worker_id)],
       ["Published", exactly(letter.created_at)],
-      ["Died", [exactly(letter.dead_at), " (", ago(letter.dead_at), ")"]],
+      ["Died", exactly(letter.dead_at)],
       ["Retried", retried && [ago(letter.retried_at), letter.retried_by && [" by ", said(letter.retried_by)]]],
       ...Object.entries(letter.metadata ?? {}).map(([name, value]) => [said(name), said(value)]),
     ].map(([name, value]) => [name, value || undefined]))),

@@ -59,7 +59,7 @@ function about(event) {
     ["Title", event.title && said(event.title)],
     ["Description", event.description && said(event.description)],
     ["Tags", event.tags && h("span", { class: "chips" }, event.tags.split(",").map((tag) => h("span", { class: "chip" }, said(tag.trim()))))],
-    ["Published", [exactly(event.created_at), " (", ago(event.created_at), ")"]],
+    ["Published", exactly(event.created_at)],
     ["Changed", ago(event.updated_at)],
     ["Retries", event.tags && `${count(event.retry_count)} of ${count(event.max_retries)}`],
     ["Next retry", event.next_retry_at && ago(event.next_retry_at)],

@@ -51,9 +51,10 @@ function draw(place, note, figures) {
       { name: "completed", look: "ok", values: counts("completed") },
       { name: "dead", look: "bad", values: counts("dead") }]),
     h("div", { class: "columns" },
-      drawn("From publishing to the end", [
+      drawn("From publishing to the end, on a logarithmic scale", [
         { name: "p50", look: "c0", values: shape("latency", "p50") }, { name: "p90", look: "c1", values: shape("latency", "p90") },
-        { name: "p99", look: "c2", values: shape("latency", "p99") }], { show: milliseconds }),
+        { name: "p99", look: "c2", values: shape("latency", "p99") }],
+      { show: milliseconds, logarithmic: true }),
       drawn("Failed attempts", [{ name: "failure rate", look: "bad", values: moments.map((moment) => moment.failure_rate), area: true }],
         { show: percent, least: 0.01 })),
     figures.depths.length > 0 && drawn(`Open work at the end of each ${step}`, figures.depths.slice(0, 4).map((depth, number) =>

@@ -85,11 +85,12 @@ function drawTiles(place, document) {
   const { depth, messages } = document;
   const dead = document.dead_letters;
   fill(place,
-    tile("Work waiting", upTo(depth.pending, depth.more), { note: `${count(depth.retry)} for a later time`, href: "#/events?status=PENDING" }),
+    tile("Work waiting", upTo(depth.pending, depth.more), { note: "for workers", href: "#/events?status=PENDING" }),
     tile("Messages waiting", upTo(messages.ready + messages.waiting + messages.behind, messages.more),
-      { note: messages.behind ? `${count(messages.behind)} behind others` : `${count(messages.waiting)} for a retry`, href: "#/subscribers" }),
+      { note: messages.behind ? `${count(messages.behind)} behind others` : "for subscribers", href: "#/subscribers" }),
+    tile("Of these for later", upTo(depth.retry + messages.waiting, depth.more || messages.more), { note: "retries and delays" }),
     tile("In flight", upTo(document.in_flight, depth.more || messages.more),
-      { note: `${count(messages.leased)} on the way to subscribers`, href: "#/events?status=PROCESSING" }),
+      { note: `${count(messages.leased)} to subscribers`, href: "#/events?status=PROCESSING" }),
     tile("Oldest waiting", seconds(document.oldest_waiting_seconds),
       { note: "since it was due", look: document.oldest_waiting_seconds > 300 ? "warn" : "" }),
     tile("Dead letters", upTo(dead, dead >= MOST_COUNTED),
