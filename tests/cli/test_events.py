@@ -85,3 +85,19 @@ def test_a_store_without_events_says_so(eventhub: Command, store_url: str):
     assert eventhub("migrate", "--db", store_url).returncode == 0
     assert eventhub("events", "list", "--db", store_url).stdout == "No events.\n"
     assert eventhub.json("events", "list", "--db", store_url) == {"events": [], "next_before": None}
+
+
+def test_list_by_time_takes_a_time_or_how_long_ago(eventhub: Command, filled: Filled):
+    def listed(*options: str) -> list[int]:
+        return [event["id"] for event in eventhub.json("events", "list", *options, "--db", filled.url)["events"]]
+
+    everything = eventhub.json("events", "list", "--db", filled.url)["events"]
+    middle = everything[4]
+    newer = [event["id"] for event in everything if event["created_at"] >= middle["created_at"]]
+    older = [event["id"] for event in everything if event["created_at"] <= middle["created_at"]]
+    assert listed("--since", middle["created_at"]) == newer
+    assert listed("--until", middle["created_at"]) == older
+    assert len(listed("--since", "1h")) == 8
+    assert listed("--until", "1h") == []
+    wrong = eventhub("events", "list", "--since", "soon", "--db", filled.url)
+    assert (wrong.returncode, "--since is 'soon'" in wrong.stderr) == (2, True)

@@ -61,6 +61,7 @@ for name in {names!r}:
 from eventhub.cli import main
 from eventhub.http import server
 import eventhub.hub.serving, eventhub.store.postgres, eventhub.lake.history
+sys.exit(main(["completion", "bash"]))
 """
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

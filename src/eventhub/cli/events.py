@@ -11,6 +11,7 @@ from cyclopts import App, Parameter
 from eventhub.cli.options import Common, flag, with_store
 from eventhub.cli.output import console, document, duration, json_text, moment, plain, records, table
 from eventhub.cli.output import status as coloured
+from eventhub.cli.times import since as moment_of
 from eventhub.core.events import Event, LogEntry, QueuedEvent, Status
 from eventhub.errors import EventNotFound, SettingsError
 from eventhub.lake.history import History
@@ -42,8 +43,10 @@ def list_events(
     ] = None,
     type: Annotated[str | None, Parameter(help="Only events of this type, exactly.")] = None,  # noqa: A002
     queue: Annotated[str | None, Parameter(help="Only events of this queue.")] = None,
-    since: Annotated[datetime | None, Parameter(help="Only events stored at this time (UTC) or later.")] = None,
-    until: Annotated[datetime | None, Parameter(help="Only events stored at this time (UTC) or earlier.")] = None,
+    since: Annotated[
+        str | None, Parameter(help="Only events stored at this time or later: a time, or how long ago, such as 2h.")
+    ] = None,
+    until: Annotated[str | None, Parameter(help="Only events stored at this time or earlier.")] = None,
     limit: Annotated[int, Parameter(help="How many, from 1 to 10,000.")] = 50,
     before: Annotated[int | None, Parameter(help="Only events with a smaller id: the next page.")] = None,
     common: Common | None = None,
@@ -55,8 +58,15 @@ def list_events(
         raise SettingsError(f"--before is {before}; give the id of an event.")
     from eventhub.store.values import EventFilter
 
+    now = datetime.now(UTC)
     wanted = EventFilter(
-        status=status, type=type, queue=queue, since=_in_utc(since), until=_in_utc(until), limit=limit, before_id=before
+        status=status,
+        type=type,
+        queue=queue,
+        since=None if since is None else moment_of("since", since, now),
+        until=None if until is None else moment_of("until", until, now),
+        limit=limit,
+        before_id=before,
     )
     found = with_store(common, lambda store: store.events(wanted))
     next_before = found[-1].id if len(found) == limit else None
@@ -96,13 +106,6 @@ def show_event(
     _print_event(event, archived=archived)
     if log:
         _print_log(entries)
-
-
-def _in_utc(moment: datetime | None) -> datetime | None:
-    """A time; one without a zone is in UTC."""
-    if moment is None:
-        return None
-    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
 
 
 def _print_list(found: list[QueuedEvent], next_before: int | None) -> None:
