@@ -10,7 +10,7 @@ from typing import Final
 
 from eventhub.cli.demo.commands import HubProcess, ended, run, start
 from eventhub.cli.demo.consumer import Consumer
-from eventhub.cli.demo.history_part import has_spark
+from eventhub.cli.demo.history_part import SHORT, has_spark
 from eventhub.cli.demo.stage import Narrator
 from eventhub.cli.demo.traffic import answer, keep_house, publish, subscribe, workers
 from eventhub.client import Client
@@ -102,7 +102,7 @@ class Living:
         """The pipeline as a process beside the hub, as one would run it."""
         arguments = ("pipeline", "run", "--lake", "lake", "--continuous", "--interval", f"{COPY_MINUTES}m", "--json")
         with (self._directory / "pipeline.log").open("wb") as log:
-            process = await start(*arguments, db=self._db, cwd=self._directory, stderr=log.fileno())
+            process = await start(*arguments, *SHORT, db=self._db, cwd=self._directory, stderr=log.fileno())
         try:
             assert process.stdout is not None  # noqa: S101 - a pipe
             first = True
