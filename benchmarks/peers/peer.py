@@ -1,0 +1,177 @@
+"""A system under test: the few calls that each peer has of its own, and what follows from them."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import itertools
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from time import monotonic
+from typing import Any, ClassVar, Final
+
+__all__ = ["Handled", "Peer", "Tally", "Unsupported", "in_thread", "spread_over", "timed"]
+
+GLANCE: Final = 0.005
+"""Seconds between two looks at how far a worker is; when it was done is noted by the handler itself."""
+
+Handled = Callable[[Any], None]
+"""What a handler calls for each event, with the payload if it has it at hand."""
+
+
+class Unsupported(Exception):
+    """The peer has no such thing."""
+
+
+class Peer(ABC):
+    """One system under test."""
+
+    packages: ClassVar[Sequence[str]]
+    """What its version is told by."""
+    settings: ClassVar[str] = "defaults"
+    """How it is set up, in a few words for the report."""
+
+    url: str
+    payload: dict[str, Any]
+
+    @abstractmethod
+    async def prepare(self) -> None:
+        """Make the tables, if they are not there yet, and open what publishing needs."""
+
+    async def close(self) -> None:  # noqa: B027 - not every peer holds something
+        """Let go of connections."""
+
+    @abstractmethod
+    async def publish_one(self, payload: dict[str, Any]) -> None:
+        """Publish one event; returns after its commit."""
+
+    async def publish_batch(self, payloads: Sequence[dict[str, Any]]) -> None:  # noqa: ARG002 - for those who can
+        """Publish many in one commit."""
+        raise Unsupported("it has no call for many at once")
+
+    async def publish_ordered(self, events: Sequence[dict[str, Any]]) -> None:  # noqa: ARG002 - for those who can
+        """Publish events whose payload has a ``key`` and a ``number``; a key's must be handled in their order."""
+        raise Unsupported("it has no order by key")
+
+    @abstractmethod
+    def worker(self, handled: Handled) -> AbstractAsyncContextManager[None]:
+        """Handle events for the length of a block."""
+
+    def ordered_worker(self, handled: Handled) -> AbstractAsyncContextManager[None]:
+        return self.worker(handled)
+
+    @abstractmethod
+    async def waiting(self) -> int:
+        """How many events are not done yet, as the tables of the peer say."""
+
+    # What follows is the same for most; systems that publish in another way have their own.
+
+    async def publish(self, count: int, at_once: int) -> float:
+        numbers = iter(range(count))
+
+        async def publisher() -> None:
+            for _ in numbers:
+                await self.publish_one(self.payload)
+
+        await asyncio.gather(*(self.publish_one(self.payload) for _ in range(at_once)))
+        return await timed(lambda: asyncio.gather(*(publisher() for _ in range(at_once))))
+
+    async def fill(self, count: int) -> None:
+        """Publish events to be drained; nobody looks at the time."""
+        try:
+            for size in spread_over(count, 1000):
+                await self.publish_batch([self.payload] * size)
+        except Unsupported:
+            for _ in range(count):
+                await self.publish_one(self.payload)
+
+    async def drain(self, count: int, seconds: float) -> tuple[int, float]:
+        return await self._drain(self.worker, Tally(count), seconds)
+
+    async def ordered(self, count: int, keys: int, seconds: float) -> tuple[int, float]:
+        events = [{**self.payload, "key": f"key-{n % keys}", "number": n} for n in range(count)]
+        for begin in range(0, count, 1000):
+            await self.publish_ordered(events[begin : begin + 1000])
+        tally = OrderedTally(count)
+        done, took = await self._drain(self.ordered_worker, tally, seconds)
+        if tally.out_of_order:
+            raise RuntimeError(f"{tally.out_of_order} of {done} events came before an older one of their key")
+        return done, took
+
+    async def _drain(self, worker: Worker, tally: Tally, seconds: float) -> tuple[int, float]:
+        gc.collect()
+        started = monotonic()
+        async with worker(tally):
+            while not tally.full and monotonic() - started < seconds:  # noqa: ASYNC110 - handlers may be in threads
+                await asyncio.sleep(GLANCE)
+            ended = tally.ended or monotonic()
+            done = tally.count
+        return (tally.count if tally.full else done), ended - started
+
+
+Worker = Callable[[Handled], AbstractAsyncContextManager[None]]
+
+
+class Tally:
+    """Counts handled events, from any thread, and notes when the last one was."""
+
+    def __init__(self, wanted: int) -> None:
+        self.wanted = wanted
+        self.count = 0
+        self.ended = 0.0
+        self._numbers = itertools.count(1)
+
+    @property
+    def full(self) -> bool:
+        return self.count >= self.wanted
+
+    def __call__(self, _: Any) -> None:
+        self.count = number = next(self._numbers)
+        if number == self.wanted:
+            self.ended = monotonic()
+
+
+class OrderedTally(Tally):
+    """Also looks whether the events of a key come in their order."""
+
+    def __init__(self, wanted: int) -> None:
+        super().__init__(wanted)
+        self.out_of_order = 0
+        self._last: dict[str, int] = {}
+
+    def __call__(self, event: Any) -> None:
+        key, number = event["key"], event["number"]
+        if self._last.get(key, -1) >= number:
+            self.out_of_order += 1
+        self._last[key] = number
+        super().__call__(event)
+
+
+def spread_over(count: int, size: int) -> list[int]:
+    """The sizes of batches that make up ``count``."""
+    return [size] * (count // size) + [count % size] * (count % size > 0)
+
+
+async def timed(work: Callable[[], Any]) -> float:
+    gc.collect()
+    started = monotonic()
+    await work()
+    return monotonic() - started
+
+
+def in_thread(work: Callable[[Callable[[], bool]], None]) -> AbstractAsyncContextManager[None]:
+    """Run a blocking worker in a thread for the length of a block; it is given a question: go on?"""
+
+    @asynccontextmanager
+    async def running() -> AsyncIterator[None]:
+        stop = threading.Event()
+        task = asyncio.create_task(asyncio.to_thread(work, lambda: not stop.is_set()))
+        try:
+            yield
+        finally:
+            stop.set()
+            await task
+
+    return running()
