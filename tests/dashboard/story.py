@@ -28,6 +28,7 @@ class Story(NamedTuple):
 
 def tell(api: Api, receiver: Receiver, *, orders: int = 6) -> Story:
     """Fill a hub through its API; its dispatcher must be allowed to reach this machine."""
+    before = api.get("/dlq").json["total"]
     receiver.statuses |= {"/billing": 500, "/crm": 500}
     healthy = _subscriber(api, receiver, "shipping", event_type="order.*", description="The warehouse's own service")
     failing = _subscriber(api, receiver, "billing", event_type="order.paid", retry_backoff_seconds=[])
@@ -44,7 +45,7 @@ def tell(api: Api, receiver: Receiver, *, orders: int = 6) -> Story:
     api.until_noticed(receiver)
     first, *_ = [_order(api, number) for number in range(orders)]
     claimed = _work(api)
-    api.until("/dlq", lambda page: page["total"] == orders // 2 + 3)
+    api.until("/dlq", lambda page: page["total"] == before + orders // 2 + 3)
     api.until(f"/subscribers/{parked}/keys", lambda page: page["keys"])
     api.until("/messages", lambda page: not page["messages"], subscriber=healthy, status="PENDING")
     return Story(healthy=healthy, failing=failing, parked=parked, delivered=first, claimed=claimed)

@@ -24,7 +24,7 @@ function exact(_key, value, context) {
 }
 
 function address(path, query) {
-  const given = Object.entries(query ?? {}).filter(([, value]) => value !== undefined && value !== null && value !== "");
+  const given = Object.entries(query ?? {}).filter(([, value]) => value !== undefined && value !== null);
   return given.length ? `${path}?${new URLSearchParams(given)}` : path;
 }
 

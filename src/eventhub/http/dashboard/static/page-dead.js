@@ -13,7 +13,7 @@ const REASONS = {
   retries_exhausted: "retries used up", worker_lost: "worker lost", rejected: "rejected by the handler", finalized: "finalised by others",
   manual: "given up by hand", gone: "subscriber gone", blocked_destination: "blocked address", skipped: "skipped",
 };
-const TEXTS = ["subscriber", "type", "reason", "queue", "error", "fingerprint"];
+const TEXTS = ["subscriber", "type", "reason", "queue", "error"];
 
 export const reasonWords = (reason) => REASONS[reason] ?? reason;
 
@@ -23,7 +23,7 @@ export function show(root, { query, signal }) {
   const groups = h("div", { class: "groups" });
   const letters = h("div");
   const read = () => {
-    load(groups, signal, async () => drawGroups(groups, await get("/dlq/groups", wanted, signal), narrow, read));
+    load(groups, signal, async () => drawGroups(groups, await get("/dlq/groups", wanted, signal), wanted, read));
     load(letters, signal, async () => drawLetters(letters, await get("/dlq", { ...wanted, limit: PAGE }, signal), wanted, signal, read));
   };
   fill(root, heading("Dead letters", {
@@ -41,6 +41,7 @@ export function show(root, { query, signal }) {
 function asked(query) {
   const wanted = {};
   for (const name of TEXTS) if (query.get(name)) wanted[name] = query.get(name);
+  if (query.has("fingerprint")) wanted.fingerprint = query.get("fingerprint"); // it is empty where there was no error
   if (wanted.subscriber) wanted.subscriber = Number(wanted.subscriber);
   for (const name of ["since", "until"]) {
     const moment = query.get(name) ? new Date(query.get(name)) : null;
@@ -54,7 +55,9 @@ function filters(query, narrow) {
     h("input", { name, value: query.get(name) ?? "", autocomplete: "off", spellcheck: "false", ...more }));
   const form = h("form", { class: "filters", role: "search", "aria-label": "Dead letters", onsubmit: (event) => {
     event.preventDefault();
-    location.hash = link("/dead", Object.fromEntries(new FormData(form)));
+    const { fingerprint, ...given } = Object.fromEntries(new FormData(form));
+    const address = link("/dead", given);
+    location.hash = fingerprint === undefined ? address : `${address}${address.includes("?") ? "&" : "?"}fingerprint=${encodeURIComponent(fingerprint)}`;
   } },
   field("Subscriber", "subscriber", { inputmode: "numeric", pattern: "[0-9]*", title: "Its id, a number", placeholder: "id" }),
   field("Type", "type"),
@@ -63,36 +66,36 @@ function filters(query, narrow) {
   field("Error contains", "error"),
   field("From", "since", { type: "datetime-local" }),
   field("To", "until", { type: "datetime-local" }),
-  h("input", { type: "hidden", name: "fingerprint", value: query.get("fingerprint") ?? "" }),
+  h("input", { type: "hidden", name: "fingerprint", value: query.get("fingerprint") ?? "", disabled: !query.has("fingerprint") }),
   h("div", { class: "actions" }, h("button", { type: "submit", class: "primary" }, "Search"), h("a", { class: "button", href: "#/dead" }, "Clear")),
-  narrow && query.get("fingerprint") && h("p", { class: "soft" }, "One group of errors is shown. ", h("a", { href: "#/dead" }, "Show all")));
+  narrow && query.has("fingerprint") && h("p", { class: "soft" }, "One group of errors is shown. ", h("a", { href: "#/dead" }, "Show all")));
   return form;
 }
 
-function drawGroups(place, { groups, looked_at: looked, more }, narrow, read) {
+function drawGroups(place, { groups, looked_at: looked, more }, wanted, read) {
   if (!groups.length) {
+    const narrow = Object.keys(wanted).length > 0;
     fill(place, panel("", narrow ? empty("No dead letter fits") : empty("No dead letters", "Nothing was given up: every event that failed was mended by a retry, or none failed.")));
     return;
   }
-  fill(place, groups.map((group) => drawGroup(group, read)),
+  fill(place, groups.map((group) => drawGroup(group, wanted, read)),
     more && h("p", { class: "soft" }, `Grouped are the newest ${count(looked)}; there are more.`));
 }
 
-function drawGroup(group, read) {
-  const wanted = { reason: group.reason, fingerprint: group.fingerprint };
-  const name = (one) => (typeof one === "object" ? one : { id: one, name: `subscriber ${one}` });
+function drawGroup(group, wanted, read) {
+  const these = { ...wanted, reason: group.reason, fingerprint: group.fingerprint };
   return h("article", { class: "panel group" },
     h("p", { class: "group-count" }, count(group.count), h("small", {}, group.count === 1 ? "letter" : "letters")),
     h("div", { class: "group-words" },
       h("p", { class: "error" }, said(group.example_error ?? "no error was told", "clip")),
       h("div", { class: "group-line" }, h("span", { class: "badge bad" }, reasonWords(group.reason)),
         group.types.map((type) => h("span", { class: "chip" }, said(type))),
-        group.subscribers.map(name).map((one) => h("a", { href: `#/subscribers/${Number(one.id)}` }, said(one.name)))),
+        group.subscribers.map((id) => h("a", { href: `#/subscribers/${Number(id)}` }, `subscriber ${id}`))),
       h("div", { class: "group-line" }, h("span", {}, "first ", ago(group.first_at)), h("span", {}, "last ", ago(group.last_at)),
         h("span", {}, "such as ", group.example_ids.map((id, place) => [place ? ", " : "", h("a", { href: `#/dead/${Number(id)}` }, `#${id}`)])))),
     h("div", { class: "actions" },
-      h("a", { class: "button small", href: link("/dead", wanted), "aria-label": `Show only the ${count(group.count)} letters of this group` }, "Show only these"),
-      button("Retry group", () => retryWhere(wanted, read), { kind: "small", "aria-label": `Retry the group of ${count(group.count)}` })));
+      h("a", { class: "button small", href: `#/dead?${new URLSearchParams(these)}`, "aria-label": `Show only the ${count(group.count)} letters of this group` }, "Show only these"),
+      button("Retry group", () => retryWhere(these, read), { kind: "small", "aria-label": `Retry the group of ${count(group.count)}` })));
 }
 
 function drawLetters(place, page, wanted, signal, read) {
