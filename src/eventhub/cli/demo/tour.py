@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Coroutine
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any, Final
 
@@ -77,9 +78,9 @@ class Tour:
 
     async def _played(self, store: Store) -> tuple[Stage, Sum]:
         hub = HubProcess(store.url, self._directory, port=0, settings=QUICK_RETRIES)
-        with self._narrator.waiting("Starting the hub …"):
-            await hub.__aenter__()
-        try:
+        async with AsyncExitStack() as stack:
+            with self._narrator.waiting("Starting the hub …"):
+                await stack.enter_async_context(hub)
             stage = Stage(store, self._narrator, hub=hub.url, hub_pid=hub.pid)
             await bus_part.play(stage)
             await queue_part.play(stage)
@@ -87,7 +88,6 @@ class Tour:
             await webhook_part.play(stage)
             await killed_part.play(stage)
             await speed_part.play(stage, events=self._events)
-        finally:
             code = await hub.stop()
         if code:
             raise DemoError(f"The hub ended with exit code {code}; see {hub.log}.")
