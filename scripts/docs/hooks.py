@@ -17,6 +17,7 @@ import reference_python
 import reference_settings
 import reference_tables
 from mkdocs.structure.files import File, Files
+from mkdocs.utils import get_relative_url
 
 ROOT = Path(__file__).parents[2]
 GENERATED = {
@@ -29,6 +30,9 @@ GENERATED = {
 }
 PAGES = {"deploy/README.md": "how-to/deploy.md", "CHANGELOG.md": "changelog.md"}
 """Pages that lie elsewhere in the repository → where they are on the site."""
+FETCHED_WORKER = "https://unpkg.com/iframe-worker/shim"
+LOCAL_WORKER = "javascripts/local-worker.js"
+"""The theme would fetch from elsewhere what lets the search work in pages that are opened as files."""
 LINK = re.compile(r"(?<=\]\()(?!\w+:|#)([^)#\s]+)")
 
 
@@ -55,6 +59,14 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
         return os.path.relpath(inside, PurePosixPath(here).parent)
 
     return LINK.sub(placed, markdown)
+
+
+def on_post_page(output: str, page: Any, **_: Any) -> str:
+    return output.replace(FETCHED_WORKER, get_relative_url(LOCAL_WORKER, page.url))
+
+
+def on_post_template(output_content: str, **_: Any) -> str:
+    return output_content.replace(FETCHED_WORKER, LOCAL_WORKER)
 
 
 def _on_site(target: str) -> str | None:

@@ -8,8 +8,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urldefrag, urlsplit
 
-import pytest
-
+from tests.dashboard.browsing import chromium
 from tests.docs.pages import DOCS, ROOT
 
 FETCHED = {("link", "href"), ("script", "src"), ("img", "src"), ("source", "srcset"), ("iframe", "src")}
@@ -37,10 +36,18 @@ class Page(HTMLParser):
                 self.fetched.append(value)
 
 
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The site, built as `make docs` does."""
-    directory = tmp_path_factory.mktemp("site")
+def test_the_site_builds_and_is_whole(tmp_path: Path):
+    """One test, because building takes longer than all that is looked at."""
+    build(tmp_path)
+    pages = {path: Page(path.read_text()) for path in tmp_path.rglob("*.html") if path.name != "404.html"}
+    every_page_is_there(tmp_path)
+    links_and_anchors_lead_somewhere(tmp_path, pages)
+    reading_fetches_nothing_from_elsewhere(tmp_path, pages)
+    the_search_works_in_pages_that_are_opened_as_files(tmp_path)
+
+
+def build(directory: Path) -> None:
+    """As `make docs` does."""
     done = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(directory)],
         cwd=ROOT,
@@ -52,20 +59,14 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     assert done.returncode == 0, done.stderr
     assert "WARNING" not in done.stderr
-    return directory
 
 
-@pytest.fixture(scope="module")
-def pages(site: Path) -> dict[Path, Page]:
-    return {path: Page(path.read_text()) for path in site.rglob("*.html") if path.name != "404.html"}
-
-
-def test_every_page_of_the_docs_is_on_the_site(site: Path):
+def every_page_is_there(site: Path) -> None:
     missing = [page for page in DOCS.rglob("*.md") if not (site / page.relative_to(DOCS)).with_suffix(".html").exists()]
     assert missing == []
 
 
-def test_links_and_anchors_lead_somewhere(site: Path, pages: dict[Path, Page]):
+def links_and_anchors_lead_somewhere(site: Path, pages: dict[Path, Page]) -> None:
     broken = []
     for path, page in pages.items():
         for link in page.links:
@@ -81,13 +82,22 @@ def test_links_and_anchors_lead_somewhere(site: Path, pages: dict[Path, Page]):
     assert sum(len(page.links) for page in pages.values()) > 1000
 
 
-def test_reading_fetches_nothing_from_elsewhere(site: Path, pages: dict[Path, Page]):
+def reading_fetches_nothing_from_elsewhere(site: Path, pages: dict[Path, Page]) -> None:
     fetched = {address for page in pages.values() for address in page.fetched if re.match(r"(https?:)?//", address)}
     assert fetched == set()
     styles = [path for path in site.rglob("*.css") if re.search(r"url\(['\"]?(https?:)?//", path.read_text())]
     assert styles == []
 
 
-def test_the_search_works_without_a_server(site: Path):
-    index = (site / "search" / "search_index.json").read_text()
-    assert "dead letter" in index
+def the_search_works_in_pages_that_are_opened_as_files(site: Path) -> None:
+    with chromium() as browser:
+        page = browser.new_page()
+        asked: list[str] = []
+        page.on("request", lambda request: asked.append(request.url))
+        page.goto((site / "tutorial" / "bus.html").as_uri())
+        page.fill("input.md-search__input", "parked")
+        page.wait_for_selector(".md-search-result__item")
+        assert "how-to/ordering.html" in " ".join(
+            str(link.get_attribute("href")) for link in page.locator(".md-search-result__item a").all()
+        )
+        assert [url for url in asked if not url.startswith(("file:", "data:"))] == []
