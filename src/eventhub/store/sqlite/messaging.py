@@ -182,7 +182,7 @@ class SqliteMessaging(Store):
         rows = await self._read(SQL.letters_brief, **_fitting(wanted), limit=limit, longest=LONGEST)
         return [
             DeadBrief(number, reason, kind, subscriber, from_micros(at), error)
-            for number, reason, kind, subscriber, at, error in rows
+            for _, number, reason, kind, subscriber, at, error in rows
         ]
 
     async def dead_letter(self, delivery_id: int) -> DeadLetter | None:

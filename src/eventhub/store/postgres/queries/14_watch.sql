@@ -1,3 +1,12 @@
+-- name: along_indexes
+-- For the next statements of the transaction: rows are read in the order of an index until there are enough of them,
+-- whatever the statistics say, which may be of another time.
+SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; SET LOCAL enable_sort = off;
+
+-- name: by_ranges
+-- The same for the log, which has no order but ranges of pages.
+SET LOCAL enable_seqscan = off;
+
 -- name: ready_work
 -- Work that could be taken, by queue, route after route until $1 are counted; $2 is where messages wait.
 SELECT f.queue, count(*) FROM (
@@ -38,17 +47,27 @@ CROSS JOIN LATERAL (SELECT v.created_at FROM eventhub.events v WHERE v.id = f.ev
 SELECT date_bin($3::interval, g.created_at, $1::timestamptz), g.action, count(*) FROM eventhub.event_log g
 WHERE g.created_at >= $1 AND g.created_at < $2 GROUP BY 1, 2;
 
+-- name: latest_log
+-- The newest rows of the last $2, and the position for the next look.
+SELECT p.position, 0, f.id, f.event_id, f.delivery_id, f.action, f.worker, f.attempt, f.fence, f.status_code, f.error,
+       f.execution_ms, f.created_at, f.subscriber, e.type
+FROM (SELECT pg_current_snapshot()::text AS position) p
+LEFT JOIN (SELECT g.* FROM eventhub.event_log g WHERE g.created_at >= now() - $2::interval
+           ORDER BY g.id DESC LIMIT $1) f ON true
+LEFT JOIN LATERAL (SELECT v.type FROM eventhub.events v WHERE v.id = f.event_id OFFSET 0) e ON true
+ORDER BY f.id DESC;
+
 -- name: newest_log
 -- Rows that were not to be seen at the position $2, newest first, each with how many there are. A position is which
 -- transactions we saw: those that are under way now are news later, whenever they began. Whatever was written longer ago
 -- than $3 is not looked for: an old transaction must not make us look through everything since it began.
-SELECT p.position, f.total, f.id, f.event_id, f.delivery_id, f.action, f.worker, f.attempt, f.fence, f.status_code, f.error, f.execution_ms,
-       f.created_at, f.subscriber, e.type
+SELECT p.position, f.total, f.id, f.event_id, f.delivery_id, f.action, f.worker, f.attempt, f.fence, f.status_code,
+       f.error, f.execution_ms, f.created_at, f.subscriber, e.type
 FROM (SELECT pg_current_snapshot()::text AS position) p
 LEFT JOIN (SELECT g.*, count(*) OVER () AS total FROM eventhub.event_log g
-      WHERE g.xid >= $4 AND g.created_at >= now() - $3::interval
-        AND ($2::text IS NULL OR NOT pg_visible_in_snapshot(g.xid::text::xid8, $2::text::pg_snapshot))
-      ORDER BY g.id DESC LIMIT $1) f ON true
+           WHERE g.xid >= $4 AND g.created_at >= now() - $3::interval
+             AND NOT pg_visible_in_snapshot(g.xid::text::xid8, $2::text::pg_snapshot)
+           ORDER BY g.id DESC LIMIT $1) f ON true
 LEFT JOIN LATERAL (SELECT v.type FROM eventhub.events v WHERE v.id = f.event_id OFFSET 0) e ON true
 ORDER BY f.id DESC;
 
@@ -68,9 +87,11 @@ SELECT count(*) FROM (SELECT 1 FROM eventhub.subscribers LIMIT $1) s;
 
 -- name: silent_claims
 -- Of the claims that end first, those of workers that were seen before, but not for long.
-SELECT w.name, count(*) FROM (
-  SELECT d.worker, d.route FROM eventhub.deliveries d WHERE d.state = 1 ORDER BY d.due LIMIT $4) h
-JOIN eventhub.routes r ON r.id = h.route AND r.queue = $1
+WITH held AS MATERIALIZED (
+  SELECT d.worker FROM eventhub.deliveries d
+  WHERE d.state = 1 AND d.route = ANY (ARRAY (SELECT r.id FROM eventhub.routes r WHERE r.queue = $1))
+  ORDER BY d.due LIMIT $4)
+SELECT w.name, count(*) FROM held h
 CROSS JOIN LATERAL (SELECT * FROM eventhub.workers v WHERE v.queue = $1 AND v.name = h.worker OFFSET 0) w
 WHERE w.last_seen < coalesce($3, now()) - $2::interval GROUP BY w.name ORDER BY count(*) DESC, w.name;
 

@@ -158,8 +158,9 @@ SELECT * FROM eventhub_letters WHERE id IN (
 ORDER BY id DESC;
 
 -- name: letters_brief
--- The latest deaths that fit, without their events: :limit of them, and :longest characters of each last error.
-SELECT n.delivery_id, n.reason, n.type, n.subscriber, n.dead_at, substr(json_extract(n.errors, '$[#-1]'), 1, :longest)
+-- The latest deaths that fit, without their events: :limit of them, and :longest characters of each last error. What they
+-- are ordered by must be among the columns, or all would be sorted.
+SELECT n.id, n.delivery_id, n.reason, n.type, n.subscriber, n.dead_at, substr(json_extract(n.errors, '$[#-1]'), 1, :longest)
 FROM (
   SELECT * FROM eventhub_dead_letters INDEXED BY eventhub_dead_letters_latest
   WHERE retried_at IS NULL AND :ids_given = 0 AND :subscriber IS NULL
