@@ -26,6 +26,8 @@ FILE: Final = "eventhub.toml"
 PREFIX: Final = "EVENTHUB_"
 FILE_VARIABLE: Final = "EVENTHUB_CONFIG"
 LISTEN_SECRET: Final = "EVENTHUB_LISTEN_SECRET"  # noqa: S105 - the name of a variable
+OTHER_VARIABLES: Final = (FILE_VARIABLE, LISTEN_SECRET, "EVENTHUB_SPARK_TRAINING", "EVENTHUB_JDBC_JAR")
+"""Variables that are read elsewhere and are no settings."""
 """What `eventhub listen` checks signatures with; no setting, because it is the consumer's."""
 
 
@@ -210,7 +212,7 @@ def load(
 
 def unknown_variables(environment: Mapping[str, str] | None = None) -> dict[str, str]:
     """Variables that look like settings but are none, each with the nearest known name or an empty string."""
-    known = [PREFIX + name.upper() for name in Settings.__struct_fields__] + [FILE_VARIABLE, LISTEN_SECRET]
+    known = [PREFIX + name.upper() for name in Settings.__struct_fields__] + [*OTHER_VARIABLES]
     found = os.environ if environment is None else environment
     return {name: _nearest(name, known) for name in sorted(found) if name.startswith(PREFIX) and name not in known}
 

@@ -87,7 +87,9 @@ def test_every_setting_is_explained_and_every_flag_is_a_setting():
 
 def test_variables_that_nobody_reads_are_found():
     environment = {"EVENTHUB_DB": "x", "EVENTHUB_CONFIG": "y", "EVENTHUB_LOGLEVEL": "info", "HOME": "/"}
-    assert unknown_variables(environment) == {"EVENTHUB_LOGLEVEL": "EVENTHUB_LOG_LEVEL"}
+    assert unknown_variables({**environment, "EVENTHUB_SPARK_TRAINING": "off"}) == {
+        "EVENTHUB_LOGLEVEL": "EVENTHUB_LOG_LEVEL"
+    }
 
 
 @pytest.mark.parametrize(
