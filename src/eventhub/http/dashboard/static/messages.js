@@ -3,6 +3,7 @@
 import { h, fill, said } from "./dom.js";
 import { at as path, get, post } from "./api.js";
 import { act, badge, button, copyable, load, table, tell } from "./parts.js";
+import { ask } from "./dialogs.js";
 import { ago, at, count, milliseconds } from "./format.js";
 
 const OPEN = new Set(["PENDING", "PROCESSING"]);
@@ -33,15 +34,22 @@ function waiting(message) {
 }
 
 function actions(message, signal, changed) {
-  const does = (words, verb, said_) => button(words, (event) => act(event.target, async () => {
+  const does = async (verb, told) => {
     await post(path`/messages/${message.id}/${verb}`);
-    tell(said_);
+    tell(told);
     changed();
-  }), { kind: "small", "aria-label": `${words} message ${message.id}` });
+  };
+  const name = (words) => ({ kind: "small", "aria-label": `${words} message ${message.id}` });
   const retry = message.status === "FAILED" || (message.status === "PENDING" && message.next_retry_at);
   return h("div", { class: "actions" },
-    retry && does("Retry", "retry", `Message ${message.id} is tried again now.`),
-    OPEN.has(message.status) && does("Cancel", "cancel", `Message ${message.id} is not sent any more.`),
+    retry && button("Retry", (event) => act(event.target, () => does("retry", `Message ${message.id} is tried again now.`)), name("Retry")),
+    OPEN.has(message.status) && button("Cancel", () => ask({
+      title: `Send message ${message.id} no more?`,
+      words: h("p", {}, "The subscriber does not get it, unless a request is under way already. This cannot be taken back."),
+      yes: "Do not send it",
+      kind: "danger",
+      work: () => does("cancel", `Message ${message.id} is not sent any more.`),
+    }), name("Cancel")),
     attemptsButton(message, signal));
 }
 

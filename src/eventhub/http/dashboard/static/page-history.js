@@ -51,7 +51,7 @@ function draw(place, note, figures) {
       { name: "completed", look: "ok", values: counts("completed") },
       { name: "dead", look: "bad", values: counts("dead") }]),
     h("div", { class: "columns" },
-      drawn("From publishing to the end, on a logarithmic scale", [
+      drawn("Latency, on a logarithmic scale", [
         { name: "p50", look: "c0", values: shape("latency", "p50") }, { name: "p90", look: "c1", values: shape("latency", "p90") },
         { name: "p99", look: "c2", values: shape("latency", "p99") }],
       { show: milliseconds, logarithmic: true }),
