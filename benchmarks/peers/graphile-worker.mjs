@@ -1,0 +1,70 @@
+// graphile-worker: the local queue of 500 and batched completion of its own performance test.
+//
+// Settings: https://worker.graphile.org/docs/performance (concurrentJobs 24, maxPoolSize 25, localQueue size 500,
+// completeJobBatchDelay 0, failJobBatchDelay 0) and https://worker.graphile.org/docs/library/add-job (addJobs for many at
+// once; jobs of one queueName run one at a time, in order).
+
+import { load, speak } from "./speaking.mjs";
+
+const { default: worker } = await load("graphile-worker");
+const { default: pg } = await load("pg");
+const { Logger, makeWorkerUtils, run } = worker;
+const TASK = "bench";
+const CONCURRENCY = 24;
+const logger = new Logger(() => (level, message) => level === "error" && console.error(message));
+
+class GraphileWorker {
+  packages = ["graphile-worker"];
+  settings = `concurrentJobs ${CONCURRENCY}, maxPoolSize ${CONCURRENCY + 1}, localQueue 500, completeJobBatchDelay 0`;
+
+  async prepare(url) {
+    this.url = url;
+    this.pool = new pg.Pool({ connectionString: url, max: 16 });
+    this.utils = await makeWorkerUtils({ pgPool: this.pool, logger });
+    await this.utils.migrate();
+  }
+
+  async close() {
+    await this.utils.release();
+    await this.pool.end();
+  }
+
+  async publishOne(payload) {
+    await this.utils.addJob(TASK, payload);
+  }
+
+  async publishBatch(payloads) {
+    await this.utils.addJobs(payloads.map((payload) => ({ identifier: TASK, payload })));
+  }
+
+  async publishOrdered(events) {
+    await this.utils.addJobs(events.map((payload) => ({ identifier: TASK, payload, queueName: payload.key })));
+  }
+
+  async worker(handled) {
+    const runner = await run({
+      logger,
+      noHandleSignals: true,
+      crontab: "",
+      taskList: { [TASK]: async (payload) => handled(payload) },
+      preset: {
+        worker: {
+          connectionString: this.url,
+          concurrentJobs: CONCURRENCY,
+          maxPoolSize: CONCURRENCY + 1,
+          localQueue: { size: 500 },
+          completeJobBatchDelay: 0,
+          failJobBatchDelay: 0,
+        },
+      },
+    });
+    return () => runner.stop();
+  }
+
+  async waiting() {
+    const { rows } = await this.pool.query("SELECT count(*)::int AS count FROM graphile_worker.jobs");
+    return rows[0].count;
+  }
+}
+
+await speak(new GraphileWorker());

@@ -1,0 +1,58 @@
+// pg-boss: batches of 500, fetched again at once while they are full, woken by NOTIFY when idle.
+//
+// Settings: https://pgboss.io/api/workers (batchSize, burstWhenBatchFull, localConcurrency), https://pgboss.io/api/queues
+// (notify; policy key_strict_fifo for order by singletonKey; partition for a large queue), https://pgboss.io/api/constructor
+// (useListenNotify).
+
+import { load, speak } from "./speaking.mjs";
+
+const { PgBoss } = await load("pg-boss");
+const BATCH = 500;
+const QUEUE = "bench";
+const ORDERED = "bench-ordered";
+
+class Boss {
+  packages = ["pg-boss"];
+  settings = `batchSize ${BATCH}, burstWhenBatchFull, 2 workers, LISTEN/NOTIFY, a partition of its own`;
+
+  async prepare(url) {
+    this.boss = new PgBoss({ connectionString: url, max: 16, useListenNotify: true });
+    this.boss.on("error", console.error);
+    await this.boss.start();
+    await this.boss.createQueue(QUEUE, { notify: true, partition: true });
+    await this.boss.createQueue(ORDERED, { notify: true, partition: true, policy: "key_strict_fifo" });
+  }
+
+  async close() {
+    await this.boss.stop({ graceful: false, wait: false });
+  }
+
+  async publishOne(payload) {
+    await this.boss.send(QUEUE, payload);
+  }
+
+  async publishBatch(payloads) {
+    await this.boss.insert(QUEUE, payloads.map((data) => ({ data })));
+  }
+
+  async publishOrdered(events) {
+    await this.boss.insert(ORDERED, events.map((data) => ({ data, singletonKey: data.key })));
+  }
+
+  async worker(handled, ordered = false) {
+    const queue = ordered ? ORDERED : QUEUE;
+    const options = { batchSize: BATCH, burstWhenBatchFull: true, localConcurrency: 2, pollingIntervalSeconds: 0.5, notifyPollingIntervalSeconds: 0.5 };
+    await this.boss.work(queue, options, async (jobs) => {
+      for (const job of jobs) handled(job.data);
+    });
+    return () => this.boss.offWork(queue, { wait: true });
+  }
+
+  async waiting() {
+    const counts = await Promise.all([QUEUE, ORDERED].map((queue) => this.boss.getDb().executeSql(
+      "SELECT count(*)::int AS count FROM pgboss.job WHERE name = $1 AND state < 'completed'", [queue])));
+    return counts.reduce((sum, { rows }) => sum + rows[0].count, 0);
+  }
+}
+
+await speak(new Boss());
