@@ -1,6 +1,12 @@
 """The blocks that are not run: page and first words → the reason that stands above the block."""
 
+CONTAINER = "it needs a container engine; tests/deploy holds the files against the hub"
 ALLOWED = {
+    ("deploy/README.md", "docker build"): CONTAINER,
+    ("deploy/README.md", "deploy/prepare"): CONTAINER,
+    ("deploy/README.md", "docker compose"): CONTAINER,
+    ("deploy/README.md", "install -D"): "it changes the machine; tests/deploy holds the units against the hub",
+    ("deploy/README.md", "kubectl"): "it needs a cluster; tests/deploy holds the manifests against the hub",
     ("README.md", "$ make demo"): "these commands are what tests and continuous integration run themselves",
     ("docs/tutorial/index.md", "python3 -m venv"): (
         "it installs packages from an index; `make test` has done so from the lock files"

@@ -23,13 +23,11 @@ RUN_ELSEWHERE = {
     "py": "tests/pipeline/test_docs.py runs those of the pipeline",
     "text": "drawings and signatures: nothing to run",
 }
-DEPLOY = ROOT / "deploy" / "README.md"
-"""Its commands are for machines that tests do not have; tests/deploy reads each of them."""
 SHELL = [block for block in BLOCKS if block.language in ("console", "sh") and not block.reason]
 TYPED = [
     block
     for block in SHELL
-    if block.page not in (*TUTORIAL, DEPLOY) and not any("eventhub pipeline" in step.command for step in steps(block))
+    if block.page not in TUTORIAL and not any("eventhub pipeline" in step.command for step in steps(block))
 ]
 """Those of the tutorial are typed by the walk, those of the pipeline by tests/pipeline/test_docs.py."""
 EMPTY = ("docs/how-to/http.md", "docs/how-to/security.md")
