@@ -76,6 +76,8 @@ QUESTIONS: dict[str, tuple[str, str, int]] = {
     ),
     "what was last": ("latest_log", "100, interval '1 minute'", RANGES + 100),
     "what is new since": ("newest_log", "100, '199990:199990:', interval '1 minute', 199990", RANGES + 100),
+    "the first at a time": ("first_at", "29990, now() - interval '20000 seconds'", 30),
+    "the last at a time": ("last_at", "30010, now() - interval '20000 seconds'", 30),
     "deaths": ("recent_deaths", "1000, NULL", 1000),
     "silent claims": ("silent_claims", "'work', interval '5 minutes', NULL, 1000", 2000),
     "anybody": ("seen_lately", "'work', interval '5 minutes', NULL", 1),

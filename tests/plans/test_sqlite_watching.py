@@ -64,6 +64,8 @@ QUESTIONS: dict[str, tuple[str, dict[str, Any], int]] = {
     "where the log begins and ends": ("log_ends", {}, 100),
     "a row of the log": ("log_from", {"id": 777}, 50),
     "what is new": ("newest_log", {"after": 0, "limit": 100}, 10_000),
+    "the first at a time": ("first_at", {"start": 9_990, "moment": 160_000 * SECOND}, 200),
+    "the last at a time": ("last_at", {"end": 10_010, "moment": 160_000 * SECOND}, 200),
     "deaths": ("recent_deaths", {"limit": 1000, "now": NOW}, 60_000),
     "silent claims": ("silent_claims", {"queue": "work", "before": 0, "limit": 1000}, 60_000),
     "anybody": ("seen_lately", {"queue": "work", "after": 0}, 100),

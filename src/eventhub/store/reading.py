@@ -94,8 +94,7 @@ class Reading(ABC):
         """
         if wanted.since is None and wanted.until is None:
             return await self._events(wanted)
-        first = 0 if wanted.since is None else await self.first_event_since(_moved(wanted.since, -DISORDER))
-        end = NO_END if wanted.until is None else await self.first_event_since(_moved(wanted.until, DISORDER))
+        first, end = await self._range(wanted)
         before = end if wanted.before_id is None else min(end, wanted.before_id)
         size = max(wanted.limit + wanted.offset, SMALLEST_PAGE)
         found: list[QueuedEvent] = []
@@ -106,6 +105,17 @@ class Reading(ABC):
                 break
             before = page[-1].id
         return found[wanted.offset : wanted.offset + wanted.limit]
+
+    async def _range(self, wanted: EventFilter) -> tuple[int, int]:
+        """Where the events of the times that are asked for begin and end."""
+        first, end = 0, NO_END
+        if wanted.since is not None:
+            near = await self.first_event_since(_moved(wanted.since, -DISORDER))
+            first = await self._first_at(near, wanted.since)
+        if wanted.until is not None:
+            near = await self.first_event_since(_moved(wanted.until, DISORDER))
+            end = await self._last_at(near, wanted.until) + 1
+        return first, end
 
     @abstractmethod
     async def count_events(self, wanted: EventFilter) -> int:
@@ -187,6 +197,14 @@ class Reading(ABC):
     @abstractmethod
     async def _events(self, wanted: EventFilter) -> list[QueuedEvent]:
         """A page of a list, whatever times it asks for."""
+
+    @abstractmethod
+    async def _first_at(self, start: int, moment: datetime) -> int:
+        """The first event from an id on that was stored at a time or later; none: an id above all."""
+
+    @abstractmethod
+    async def _last_at(self, end: int, moment: datetime) -> int:
+        """The last event below an id that was stored at a time or earlier; 0 when there is none."""
 
 
 def _moved(moment: datetime, by: timedelta) -> datetime:

@@ -9,7 +9,7 @@ from typing import Any, Final, TypeVar
 
 from eventhub.store.contract import Store
 from eventhub.store.messages import HUB
-from eventhub.store.messaging import COUNTED
+from eventhub.store.messaging import COUNTED, NO_END
 from eventhub.store.postgres.publishing import SQL
 from eventhub.store.postgres.reading import same
 from eventhub.store.rows import to_log
@@ -94,3 +94,11 @@ class PostgresWatching(Store):
     async def first_event_since(self, moment: datetime) -> int:
         ((found,),) = await self._read(SQL.first_event_since, moment)
         return int(found)
+
+    async def _first_at(self, start: int, moment: datetime) -> int:
+        rows = await self._read(SQL.first_at, start, moment)
+        return int(rows[0][0]) if rows else NO_END
+
+    async def _last_at(self, end: int, moment: datetime) -> int:
+        rows = await self._read(SQL.last_at, end, moment)
+        return int(rows[0][0]) if rows else 0

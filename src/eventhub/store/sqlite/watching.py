@@ -10,7 +10,7 @@ import apsw
 
 from eventhub.store.contract import Store
 from eventhub.store.messages import HUB
-from eventhub.store.messaging import COUNTED
+from eventhub.store.messaging import COUNTED, NO_END
 from eventhub.store.rows import from_micros, micros, to_log
 from eventhub.store.sqlite.connection import clock
 from eventhub.store.sqlite.publishing import SQL
@@ -87,6 +87,14 @@ class SqliteWatching(Store):
         await self.open()
         at = micros(moment)
         return await self._reader.run(lambda connection: _first_since(connection, SQL.event_ends, SQL.event_from, at))
+
+    async def _first_at(self, start: int, moment: datetime) -> int:
+        rows = await self._read(SQL.first_at, start=start, moment=micros(moment))
+        return int(rows[0][0]) if rows else NO_END
+
+    async def _last_at(self, end: int, moment: datetime) -> int:
+        rows = await self._read(SQL.last_at, end=end, moment=micros(moment))
+        return int(rows[0][0]) if rows else 0
 
 
 def _first_since(connection: apsw.Connection, ends: str, from_id: str, moment: int) -> int:

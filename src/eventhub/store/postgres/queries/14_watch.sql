@@ -100,3 +100,10 @@ SELECT 1 FROM eventhub.workers WHERE queue = $1 AND last_seen > coalesce($3, now
 
 -- name: first_event_since
 SELECT eventhub.first_event_since($1);
+
+-- name: first_at
+-- Ids grow with time, or nearly: it is among the next.
+SELECT id FROM eventhub.events WHERE id >= $1 AND created_at >= $2 ORDER BY id LIMIT 1;
+
+-- name: last_at
+SELECT id FROM eventhub.events WHERE id < $1 AND created_at <= $2 ORDER BY id DESC LIMIT 1;

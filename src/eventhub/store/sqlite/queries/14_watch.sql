@@ -85,3 +85,10 @@ SELECT min(id), max(id) FROM (SELECT min(id) AS id FROM eventhub_events UNION AL
 -- name: event_from
 -- The first event at or behind an id.
 SELECT id, created_at FROM eventhub_events NOT INDEXED WHERE id >= :id ORDER BY id LIMIT 1;
+
+-- name: first_at
+-- Ids grow with time, or nearly: it is among the next.
+SELECT id FROM eventhub_events NOT INDEXED WHERE id >= :start AND created_at >= :moment ORDER BY id LIMIT 1;
+
+-- name: last_at
+SELECT id FROM eventhub_events NOT INDEXED WHERE id < :end AND created_at <= :moment ORDER BY id DESC LIMIT 1;
