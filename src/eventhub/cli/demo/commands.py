@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -12,7 +13,7 @@ from typing import Final, Self
 
 from eventhub.errors import EventHubError
 
-__all__ = ["CommandFailed", "HubProcess", "run", "start"]
+__all__ = ["CommandFailed", "HubProcess", "ended", "run", "spelling", "start"]
 
 START_SECONDS: Final = 60.0
 STOP_SECONDS: Final = 20.0
@@ -23,6 +24,12 @@ _PROGRAM: Final = "import sys; from eventhub.cli import main; sys.exit(main())"
 
 class CommandFailed(EventHubError):
     """A command of the demo did not do what it should; its own words are told."""
+
+
+def spelling() -> str:
+    """How the command is typed here: its name, or its path where a shell would not find it."""
+    beside = Path(sys.executable).with_name("eventhub")
+    return "eventhub" if shutil.which("eventhub") or not beside.exists() else os.path.relpath(beside)
 
 
 async def start(

@@ -8,7 +8,7 @@ from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import Final
 
-from eventhub.cli.demo.commands import HubProcess, ended, run, start
+from eventhub.cli.demo.commands import HubProcess, ended, run, spelling, start
 from eventhub.cli.demo.consumer import Consumer
 from eventhub.cli.demo.history_part import SHORT, has_spark
 from eventhub.cli.demo.stage import Narrator
@@ -89,7 +89,7 @@ class Living:
         self._tell.say("Orders come in all the time. Workers and consumers take them; some fail, on purpose.")
         self._tell.say("The same from a terminal:")
         for command in ("stats", "subscribers list", "dlq list", "doctor"):
-            self._tell.command(f"eventhub --db '{self._db}' {command}")
+            self._tell.command(f"{spelling()} --db '{self._db}' {command}")
         if self._spark:
             self._tell.note(
                 f"Spark fills the page History within a minute, and brings it up to date every {COPY_MINUTES} minutes"

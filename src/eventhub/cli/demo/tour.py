@@ -18,7 +18,7 @@ from eventhub.cli.demo import (
     speed_part,
     webhook_part,
 )
-from eventhub.cli.demo.commands import HubProcess
+from eventhub.cli.demo.commands import HubProcess, spelling
 from eventhub.cli.demo.history_part import History, has_spark
 from eventhub.cli.demo.stage import DemoError, Narrator, Stage
 from eventhub.cli.demo.tally import Sum, count
@@ -155,6 +155,6 @@ class Tour:
             tell.command(Path(history.report).as_uri())
         tell.say("The database that this made:")
         for command in ("stats", "dlq list", "events list --status FAILED", "subscribers list", "doctor"):
-            tell.command(f"eventhub --db '{db}' {command}")
+            tell.command(f"{spelling()} --db '{db}' {command}")
         tell.say("A hub with a dashboard to click through, at http://127.0.0.1:8080/:")
-        tell.command("make serve        # or: eventhub demo serve")
+        tell.command(f"{spelling()} demo serve        # or: make serve")
