@@ -16,11 +16,11 @@ LONGEST: Final = 500
 DETAILS: Final = (
     r"(?<=^Abandoned: )[^\n\r\u0085\u2028\u2029]*(?= did not report)"  # the name of the worker
     r"|[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}"
-    r"|0x[0-9a-fA-F]+|\b[0-9a-fA-F]{12,}\b"
+    r"|0x[0-9a-fA-F]+|(?<![A-Za-z0-9_])[0-9a-fA-F]{12,}(?![A-Za-z0-9_])"  # versions of Java differ about \b
     r"|'[^']*'|\"[^\"]*\""
     r"|[0-9]+"
 )
-_DETAILS: Final = re.compile(DETAILS, re.ASCII)  # a word is one of ASCII letters in Java
+_DETAILS: Final = re.compile(DETAILS)
 _DIGITS: Final = 16
 
 
