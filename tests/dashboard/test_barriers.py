@@ -53,12 +53,12 @@ def test_a_phone_has_a_menu(visiting):
     visit = visiting(viewport=PHONE)
     page = visit.go("/")
     menu = page.get_by_role("button", name="Menu")
-    expect(page.get_by_role("link", name="Workers")).to_be_hidden()
+    expect(page.get_by_role("link", name="Workers", exact=True)).to_be_hidden()
     menu.click()
     expect(menu).to_have_attribute("aria-expanded", "true")
-    page.get_by_role("link", name="Workers").click()
+    page.get_by_role("link", name="Workers", exact=True).click()
     expect(page.get_by_role("heading", level=1)).to_have_text("Workers")
-    expect(page.get_by_role("link", name="Workers")).to_be_hidden()
+    expect(page.get_by_role("link", name="Workers", exact=True)).to_be_hidden()
 
 
 def test_a_keyboard_is_enough(story: Story, visit: Visit):

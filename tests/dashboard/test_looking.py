@@ -79,9 +79,10 @@ def test_numbers_that_javascript_would_round_are_shown_as_they_are(api: Api, vis
 
 def test_workers_are_shown_with_what_they_have_in_hand(story: Story, visit: Visit):
     page = visit.go("/workers")
-    row = page.get_by_role("row").filter(has_text="mail-04:118")
+    workers = page.get_by_role("table", name="Workers", exact=True)
+    row = workers.get_by_role("row").filter(has_text="mail-04:118")
     expect(row.get_by_role("cell").nth(2)).to_have_text("1")
-    expect(page.get_by_role("row").filter(has_text="mail-01:7234")).to_contain_text("completed")
+    expect(workers.get_by_role("row").filter(has_text="mail-01:7234")).to_contain_text("completed")
 
 
 def test_without_a_lake_history_says_what_to_run(visit: Visit):

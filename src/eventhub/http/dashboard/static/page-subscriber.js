@@ -20,6 +20,7 @@ export function show(root, { id, signal }) {
   const messages = h("div");
   const settings = h("div");
   fill(root, head, tiles, panel("Ordering keys that stand still", keys), panel("Newest messages", messages), panel("Settings", settings));
+  const known = new Set();
   const read = () => {
     load(settings, signal, async () => {
       const subscriber = await get(path`/subscribers/${id}`, {}, signal);
@@ -30,6 +31,7 @@ export function show(root, { id, signal }) {
     load(keys, signal, async () => drawKeys(keys, id, await get(path`/subscribers/${id}/keys`, { limit: MOST_KEYS }, signal), read));
     load(messages, signal, async () => {
       const page = await get("/messages", { subscriber: id, limit: MOST_MESSAGES }, signal);
+      for (const message of page.messages) known.add(message.id);
       drawMessages(messages, page, signal, read);
     });
   };
@@ -37,7 +39,11 @@ export function show(root, { id, signal }) {
     const busy = [tiles, keys, messages].some((part) => part.contains(document.activeElement)) || document.querySelector("dialog, .attempts");
     if (!signal.aborted && !busy) read();
   }, 2000);
-  onLog(signal, (entries) => entries.some((entry) => String(entry.subscriber_id) === id) && again());
+  // Of what happens to a message only its beginning names the subscriber.
+  onLog(signal, (entries) => {
+    for (const entry of entries) if (String(entry.subscriber_id) === id) known.add(entry.delivery_id);
+    if (entries.some((entry) => known.has(entry.delivery_id))) again();
+  });
   read();
 }
 
