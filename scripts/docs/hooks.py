@@ -30,6 +30,7 @@ GENERATED = {
 }
 PAGES = {"deploy/README.md": "how-to/deploy.md", "CHANGELOG.md": "changelog.md"}
 """Pages that lie elsewhere in the repository → where they are on the site."""
+LOGO = ROOT / "src" / "eventhub" / "http" / "dashboard" / "static" / "logo.svg"
 FETCHED_WORKER = "https://unpkg.com/iframe-worker/shim"
 LOCAL_WORKER = "javascripts/local-worker.js"
 """The theme would fetch from elsewhere what lets the search work in pages that are opened as files."""
@@ -41,6 +42,7 @@ def on_files(files: Files, config: Any) -> Files:
         files.append(File.generated(config, path, content=module.page()))
     for path, place in PAGES.items():
         files.append(File.generated(config, place, content=(ROOT / path).read_text()))
+    files.append(File.generated(config, "logo.svg", content=LOGO.read_bytes()))
     here = {file.src_uri for file in files}
     for linked in sorted({path for file in list(files) for path in _links_out(file)}):
         if linked not in PAGES and f"files/{linked}" not in here and (ROOT / linked).is_file():

@@ -164,7 +164,7 @@ def missing(promised: tuple[str, ...], printed: str) -> str | None:
     return None
 
 
-def wait_for(condition: Callable[[], bool], said: Callable[[], str], seconds: float = 30.0) -> None:
+def wait_for(condition: Callable[[], bool], said: Callable[[], str], seconds: float = 60.0) -> None:
     """Until the condition holds, which another process brings about."""
     end = time.monotonic() + seconds
     while not condition():
