@@ -44,7 +44,7 @@ class Awa(Peer):
     async def publish_batch(self, payloads: Sequence[dict[str, Any]]) -> None:
         await self._client.enqueue_many_copy([BenchEvent(payload) for payload in payloads], queue=QUEUE)
 
-    async def publish_ordered(self, events: Sequence[dict[str, Any]]) -> None:
+    async def publish_ordered(self, events: Sequence[dict[str, Any]]) -> None:  # noqa: ARG002 - says why
         raise Unsupported(
             "an ordering_key chooses a shard; jobs of a key are claimed in order, but run at the same time"
         )

@@ -4,11 +4,10 @@
 // completeJobBatchDelay 0, failJobBatchDelay 0) and https://worker.graphile.org/docs/library/add-job (addJobs for many at
 // once; jobs of one queueName run one at a time, in order).
 
-import { load, speak } from "./speaking.mjs";
+import { load, speak, withoutRepeats } from "./speaking.mjs";
 
-const { default: worker } = await load("graphile-worker");
+const { Logger, makeWorkerUtils, run } = await load("graphile-worker");
 const { default: pg } = await load("pg");
-const { Logger, makeWorkerUtils, run } = worker;
 const TASK = "bench";
 const CONCURRENCY = 24;
 const logger = new Logger(() => (level, message) => level === "error" && console.error(message));
@@ -20,6 +19,7 @@ class GraphileWorker {
   async prepare(url) {
     this.url = url;
     this.pool = new pg.Pool({ connectionString: url, max: 16 });
+    for (const event of ["error", "connect"]) this.pool.on(event, (found) => found.on?.("error", console.error));
     this.utils = await makeWorkerUtils({ pgPool: this.pool, logger });
     await this.utils.migrate();
   }
@@ -38,10 +38,13 @@ class GraphileWorker {
   }
 
   async publishOrdered(events) {
-    await this.utils.addJobs(events.map((payload) => ({ identifier: TASK, payload, queueName: payload.key })));
+    for (const run of withoutRepeats(events))
+      await this.utils.addJobs(run.map((payload) => ({ identifier: TASK, payload, queueName: payload.key })));
   }
 
-  async worker(handled) {
+  async worker(handled, ordered = false) {
+    // One job of a queueName is locked at a time, so a local queue would sleep with its workers idle.
+    const batching = ordered ? {} : { localQueue: { size: 500 }, completeJobBatchDelay: 0, failJobBatchDelay: 0 };
     const runner = await run({
       logger,
       noHandleSignals: true,
@@ -52,9 +55,7 @@ class GraphileWorker {
           connectionString: this.url,
           concurrentJobs: CONCURRENCY,
           maxPoolSize: CONCURRENCY + 1,
-          localQueue: { size: 500 },
-          completeJobBatchDelay: 0,
-          failJobBatchDelay: 0,
+          ...batching,
         },
       },
     });

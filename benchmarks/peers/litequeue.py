@@ -1,8 +1,8 @@
 """litequeue: one queue object for each thread, messages popped and marked done one at a time.
 
-Settings: https://github.com/litements/litequeue (README: put, pop, done; it sets WAL and synchronous=NORMAL by itself).
-NORMAL does not wait for the disk at each commit, so it is set to FULL here: all systems promise the same. The figure with
-its own NORMAL is had with ``normal`` as an argument. Many at once are put within a transaction, which it documents, too.
+Settings: https://github.com/litements/litequeue (put, pop, done; it sets WAL and synchronous=NORMAL by itself).
+NORMAL does not wait for the disk at each commit, so it is set to FULL here: all systems promise the same. With
+``normal`` as an argument it stays as it sets itself up. Many at once are put within a transaction, as it documents.
 """
 
 from __future__ import annotations

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import itertools
+import random
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -12,10 +13,14 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from time import monotonic
 from typing import Any, ClassVar, Final
 
-__all__ = ["Handled", "Peer", "Tally", "Unsupported", "in_thread", "spread_over", "timed"]
+__all__ = ["Handled", "Peer", "Tally", "Unsupported", "in_thread", "post", "spread_over", "timed"]
 
 GLANCE: Final = 0.005
 """Seconds between two looks at how far a worker is; when it was done is noted by the handler itself."""
+
+REST: Final = (0.01, 0.02)
+"""Seconds between two events of a latency measurement: long enough that the worker sleeps again."""
+PATIENCE: Final = 60.0
 
 Handled = Callable[[Any], None]
 """What a handler calls for each event, with the payload if it has it at hand."""
@@ -77,6 +82,31 @@ class Peer(ABC):
 
         await asyncio.gather(*(self.publish_one(self.payload) for _ in range(at_once)))
         return await timed(lambda: asyncio.gather(*(publisher() for _ in range(at_once))))
+
+    async def batches(self, count: int, size: int) -> float:
+        batch = [self.payload] * size
+        await self.publish_batch(batch[:1])
+
+        async def publish() -> None:
+            for length in spread_over(count, size):
+                await self.publish_batch(batch[:length])
+
+        return await timed(publish)
+
+    async def latencies(self, count: int) -> list[float]:
+        """Milliseconds from commit to handler, one event at a time; publisher and worker share a process."""
+        loop = asyncio.get_running_loop()
+        at: asyncio.Queue[float] = asyncio.Queue()
+        found = []
+        async with self.worker(lambda _: post(loop, at, monotonic())):
+            for number in range(count + 1):
+                await asyncio.sleep(random.uniform(*REST))  # noqa: S311 - spread, not secrecy
+                await self.publish_one(self.payload)
+                committed = monotonic()
+                started = await asyncio.wait_for(at.get(), PATIENCE)
+                if number:  # the first one only warms up
+                    found.append(max(0.0, started - committed) * 1000)
+        return found
 
     async def fill(self, count: int) -> None:
         """Publish events to be drained; nobody looks at the time."""
@@ -147,6 +177,11 @@ class OrderedTally(Tally):
             self.out_of_order += 1
         self._last[key] = number
         super().__call__(event)
+
+
+def post(loop: asyncio.AbstractEventLoop, queue: asyncio.Queue[float], at: float) -> None:
+    """Handlers may be in another thread."""
+    loop.call_soon_threadsafe(queue.put_nowait, at)
 
 
 def spread_over(count: int, size: int) -> list[int]:

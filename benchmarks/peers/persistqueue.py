@@ -1,7 +1,7 @@
 """persist-queue: SQLiteAckQueue, shared by threads, every item acknowledged.
 
-Settings: https://github.com/peter-wangxu/persist-queue (README: SQLiteAckQueue, multithreading=True, auto_commit=True, as
-the ack queue demands; WAL is its own choice and synchronous stays FULL, SQLite's default). It has no call for many at once.
+Settings: https://github.com/peter-wangxu/persist-queue (SQLiteAckQueue, multithreading=True; WAL is its own choice and
+synchronous stays FULL, SQLite's default). It has no call for many at once.
 """
 
 from __future__ import annotations

@@ -4,12 +4,13 @@
 // (notify; policy key_strict_fifo for order by singletonKey; partition for a large queue), https://pgboss.io/api/constructor
 // (useListenNotify).
 
-import { load, speak } from "./speaking.mjs";
+import { load, speak, withoutRepeats } from "./speaking.mjs";
 
 const { PgBoss } = await load("pg-boss");
 const BATCH = 500;
 const QUEUE = "bench";
 const ORDERED = "bench-ordered";
+const ORDERED_BATCH = 25; // at most one job of a key comes in a batch, and only full batches are followed at once
 
 class Boss {
   packages = ["pg-boss"];
@@ -36,12 +37,19 @@ class Boss {
   }
 
   async publishOrdered(events) {
-    await this.boss.insert(ORDERED, events.map((data) => ({ data, singletonKey: data.key })));
+    for (const run of withoutRepeats(events))
+      await this.boss.insert(ORDERED, run.map((data) => ({ data, singletonKey: data.key })));
   }
 
   async worker(handled, ordered = false) {
     const queue = ordered ? ORDERED : QUEUE;
-    const options = { batchSize: BATCH, burstWhenBatchFull: true, localConcurrency: 2, pollingIntervalSeconds: 0.5, notifyPollingIntervalSeconds: 0.5 };
+    const options = {
+      batchSize: ordered ? ORDERED_BATCH : BATCH,
+      burstWhenBatchFull: true,
+      localConcurrency: 2,
+      pollingIntervalSeconds: 0.5,
+      notifyPollingIntervalSeconds: 0.5,
+    };
     await this.boss.work(queue, options, async (jobs) => {
       for (const job of jobs) handled(job.data);
     });

@@ -26,12 +26,12 @@ BATCH: Final = 500
 LEASE_SECONDS: Final = 60
 POLL: Final = 0.01
 LOOPS: Final = 2
-SEND: Final = f"SELECT pgmq.send('{QUEUE}', $1::jsonb)"  # noqa: S608 - our own name
-SEND_MANY: Final = f"SELECT pgmq.send_batch('{QUEUE}', $1::jsonb[])"  # noqa: S608
-SEND_GROUPED: Final = f"SELECT pgmq.send_batch('{QUEUE}', $1::jsonb[], $2::jsonb[])"  # noqa: S608
+SEND: Final = f"SELECT pgmq.send('{QUEUE}', $1::jsonb)"
+SEND_MANY: Final = f"SELECT pgmq.send_batch('{QUEUE}', $1::jsonb[])"
+SEND_GROUPED: Final = f"SELECT pgmq.send_batch('{QUEUE}', $1::jsonb[], $2::jsonb[])"
 READ: Final = f"SELECT msg_id, message FROM pgmq.read('{QUEUE}', {LEASE_SECONDS}, {BATCH})"  # noqa: S608
 READ_GROUPED: Final = f"SELECT msg_id, message FROM pgmq.read_grouped('{QUEUE}', {LEASE_SECONDS}, {BATCH})"  # noqa: S608
-END: Final = {name: f"SELECT pgmq.{name}('{QUEUE}', $1::bigint[])" for name in ("archive", "delete")}  # noqa: S608
+END: Final = {name: f"SELECT pgmq.{name}('{QUEUE}', $1::bigint[])" for name in ("archive", "delete")}
 
 
 class Pgmq(Peer):

@@ -23,6 +23,19 @@ function sizes(count, size) {
   return count % size ? [...found, count % size] : found;
 }
 
+/** Ordered events in runs in which no key comes twice: what is inserted at once has one time, and no order of its own. */
+export function* withoutRepeats(events) {
+  let run = new Map();
+  for (const event of events) {
+    if (run.has(event.key)) {
+      yield [...run.values()];
+      run = new Map();
+    }
+    run.set(event.key, event);
+  }
+  yield [...run.values()];
+}
+
 /** Counts handled events and notes when the last one was; of ordered ones also whether they came in order. */
 class Tally {
   count = 0;

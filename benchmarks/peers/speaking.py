@@ -16,7 +16,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import random
 import sys
 import threading
 import traceback
@@ -24,15 +23,11 @@ from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 from time import monotonic
-from typing import Any, Final
+from typing import Any
 
-from benchmarks.peers.peer import Peer, Unsupported, spread_over, timed
+from benchmarks.peers.peer import Peer, Unsupported, post
 
 __all__ = ["speak"]
-
-REST: Final = (0.01, 0.02)
-"""Seconds between two events of a latency measurement: long enough that the worker sleeps again."""
-PATIENCE: Final = 60.0
 
 Answer = dict[str, Any]
 
@@ -86,33 +81,19 @@ class Speaker:
         return {"count": await self.peer.waiting()}
 
     async def do_batch(self, count: int, size: int) -> Answer:
-        sizes = spread_over(count, size)
-        batch = [self.peer.payload] * size
-        await self.peer.publish_batch(batch[:1])
-
-        async def publish() -> None:
-            for length in sizes:
-                await self.peer.publish_batch(batch[:length])
-
-        return timing(await timed(publish), count)
+        return timing(await self.peer.batches(count, size), count)
 
     async def do_latency(self, count: int) -> Answer:
-        """Publisher and worker share a process."""
-        loop = asyncio.get_running_loop()
-        at: asyncio.Queue[float] = asyncio.Queue()
-        milliseconds = []
-        async with self.peer.worker(lambda _: post(loop, at, monotonic())):
-            for number in range(count + 1):
-                await asyncio.sleep(random.uniform(*REST))  # noqa: S311 - spread, not secrecy
-                await self.peer.publish_one(self.peer.payload)
-                committed = monotonic()
-                started = await asyncio.wait_for(at.get(), PATIENCE)
-                if number:  # the first one only warms up
-                    milliseconds.append(max(0.0, started - committed) * 1000)
-        return {"milliseconds": milliseconds, "count": count}
+        return {"milliseconds": await self.peer.latencies(count), "count": count}
 
     async def work(self, say: Callable[[Answer], None]) -> None:
         """Tell the clock for each event until it is time to rest."""
+        try:
+            await self._work(say)
+        except Exception as error:  # noqa: BLE001 - told to the runner
+            say({"unsupported" if isinstance(error, Unsupported) else "error": str(error)})
+
+    async def _work(self, say: Callable[[Answer], None]) -> None:
         loop = asyncio.get_running_loop()
         at: asyncio.Queue[float] = asyncio.Queue()
         async with self.peer.worker(lambda _: post(loop, at, monotonic())):
@@ -129,11 +110,6 @@ class Speaker:
 
     def rest(self) -> None:
         self._resting.set()
-
-
-def post(loop: asyncio.AbstractEventLoop, queue: asyncio.Queue[float], at: float) -> None:
-    """Handlers may be in another thread."""
-    loop.call_soon_threadsafe(queue.put_nowait, at)
 
 
 def timing(seconds: float, count: int) -> Answer:
