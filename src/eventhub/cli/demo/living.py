@@ -91,9 +91,7 @@ class Living:
         for command in ("stats", "subscribers list", "dlq list", "doctor"):
             self._tell.command(f"{spelling()} --db '{self._db}' {command}")
         if self._spark:
-            self._tell.note(
-                f"Spark fills the page History within a minute, and brings it up to date every {COPY_MINUTES} minutes"
-            )
+            self._tell.note(f"Spark fills the page History in a minute or two, and again every {COPY_MINUTES} minutes")
         elif self._wanted_spark:
             self._tell.note("the page History stays empty: pip install 'eventhub[spark]' brings what fills it")
         self._tell.say("Ctrl-C ends it.")
