@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from eventhub.cli import EXIT_CODES
+from eventhub.cli import EXIT_CODES, main
 from tests.cli.hub_support import ADDRESS, Mailed, mail
 from tests.cli.support import EVENTHUB, Command, fill
 from tests.cli.walking import commands, flags
@@ -125,18 +125,21 @@ def test_the_page_has_the_codes_that_there_are():
 
 
 @pytest.mark.parametrize("name", EVERY)
-def test_2_is_a_wrong_call_of_every_command(eventhub: Command, name: str):
-    done = eventhub(*name.split(), "--no-such-option")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr.startswith("eventhub: ")
-    assert list(eventhub.directory.iterdir()) == []
+def test_2_is_a_wrong_call_of_every_command(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.chdir(tmp_path)
+    assert main([*name.split(), "--no-such-option"]) == 2
+    shown = capsys.readouterr()
+    assert (shown.out, shown.err.startswith("eventhub: ")) == ("", True)
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("name", EVERY)
-def test_0_is_help_for_every_command(eventhub: Command, name: str):
-    done = eventhub(*name.split(), "--help")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith("Usage: eventhub")
+def test_0_is_help_for_every_command(name: str, capsys: pytest.CaptureFixture[str]):
+    assert main([*name.split(), "--help"]) == 0
+    shown = capsys.readouterr()
+    assert (shown.out.startswith("Usage: eventhub"), shown.err) == (True, "")
 
 
 def test_1_is_a_database_that_is_not_there_for_every_command_that_needs_one(eventhub: Command, sqlite_path: Path):
