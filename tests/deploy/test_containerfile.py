@@ -52,8 +52,7 @@ def test_what_the_hub_goes_without_is_what_the_lock_has():
     (removed,) = (rest for first, rest in instructions() if first == "RUN" and "uninstall" in rest)
     lock = (ROOT / "requirements" / "run.txt").read_text()
     names = removed.partition("--yes ")[2].split()
-    if "\npyspark==" in lock:
-        assert all(f"\n{name}==" in lock for name in names)
+    assert all(f"\n{name}==" in lock for name in names)
     script = f"""
 import sys
 for name in {names!r}:
