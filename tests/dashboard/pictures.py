@@ -7,6 +7,8 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import apsw
@@ -68,8 +70,29 @@ def bring_forward(db: str) -> None:
     connection.close()
 
 
+@contextmanager
+def traffic(api: Api) -> Iterator[None]:
+    """A worker that makes thumbnails, one every two seconds, so that something happens while pictures are taken."""
+    over = threading.Event()
+
+    def work() -> None:
+        while not over.wait(2.0):
+            api.publish(title="Make a thumbnail", tags="thumbnail", payload={"image": 42})
+            api.complete(api.taken("thumbnail", "media-01:88")["id"], "media-01:88", execution_time_ms=180)
+
+    worker = threading.Thread(target=work)
+    worker.start()
+    try:
+        yield
+    finally:
+        over.set()
+        worker.join()
+
+
 def take(browser: Browser, server: HubServer, story: Story, place: Path) -> None:
-    letter = Api(server.port).get("/dlq").json["dead_letters"][0]["id"]
+    api = Api(server.port)
+    api.until("/overview", lambda found: None not in found["chart"]["received"][:-3], seconds=FILL_SECONDS)
+    letter = api.get("/dlq").json["dead_letters"][0]["id"]
     for scheme in ("light", "dark"):
         for name, route in pages(story, letter).items():
             _picture(browser, server, route, place / f"{name}-{scheme}.png", color_scheme=scheme)
@@ -98,9 +121,11 @@ def main() -> None:
         fill(server)
         bring_forward(server.db)
         with server, chromium() as browser:
-            story = tell(Api(server.port), receiver, orders=12)
-            threading.Event().wait(SILENCE_SECONDS)
-            take(browser, server, story, place)
+            api = Api(server.port)
+            story = tell(api, receiver, orders=12)
+            with traffic(api):
+                threading.Event().wait(SILENCE_SECONDS)
+                take(browser, server, story, place)
 
 
 if __name__ == "__main__":

@@ -117,12 +117,14 @@ def test_the_theme_is_the_systems_until_one_is_chosen_and_is_remembered(visiting
     assert page.evaluate(ground) == light
 
 
-def test_the_stream_that_was_cut_is_told_and_comes_back(server: HubServer, visit: Visit):
-    page = visit.go("/workers")
+def test_the_stream_that_was_cut_is_told_and_what_was_missed_is_read(server: HubServer, api: Api, visit: Visit):
+    page = visit.go("/events?type=missed.meanwhile")
     expect(page.locator("#live-state")).to_have_text("Live")
     visit.expected.append("net::ERR_")
     server.kill()
     expect(page.locator("#cut")).to_be_visible()
     server.start()
+    api.broadcast("missed.meanwhile")
     expect(page.locator("#live-state")).to_have_text("Live")
     expect(page.locator("#cut")).to_be_hidden()
+    expect(page.locator("main tbody tr")).to_have_count(1)

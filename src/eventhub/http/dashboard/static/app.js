@@ -74,9 +74,17 @@ function askForKey() {
 function tellLive() {
   const words = { open: ["ok", "Live"], cut: ["warn", "Connecting …"], closed: ["idle", ""] }[live.state];
   fill(liveState, words[1] && mark(words[0]), words[1]);
-  document.getElementById("cut").hidden = live.state !== "cut";
+  const banner = document.getElementById("cut");
+  if (live.state === "open" && !banner.hidden) catchUp();
+  banner.hidden = live.state !== "cut";
   // The browser does not say why a stream was refused: perhaps the session has ended.
   if (live.state === "cut" && session) get("/session").catch((error) => error.status === 401 && askForKey());
+}
+
+/** What was missed while the stream was cut is read again, unless somebody is writing or reading just there. */
+function catchUp() {
+  const writing = main.querySelector("form.form") || document.querySelector("dialog") || main.contains(document.activeElement);
+  if (main.querySelector(".trouble") || !writing) show();
 }
 
 function closeMenu() {
