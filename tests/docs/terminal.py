@@ -85,8 +85,8 @@ class Terminal:
             self._bash.communicate()
 
     def end_all(self) -> None:
-        """Ctrl-C in every other terminal."""
-        for name in list(self._beside):
+        """Ctrl-C in every other terminal, those that were opened last first."""
+        for name in reversed(list(self._beside)):
             self._beside.pop(name).end()
 
     def write(self, name: str, text: str) -> None:
