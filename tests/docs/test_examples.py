@@ -13,7 +13,7 @@ from tests.docs.pages import BLOCKS, ROOT, Block
 POSTGRES = re.compile(r"postgresql://[^\"'\s]+@[^\"'\s]+")
 HUB = "http://127.0.0.1:8080"
 PROMISED = re.compile(r"# → (.*)$", re.MULTILINE)
-LINK = re.compile(r"\]\((?!https?://|#)([^)#]+)")
+LINK = re.compile(r"(?:\]\(|src=\"|srcset=\")(?!https?://|#)([^)#\"]+)")
 EXAMPLES = [block for block in BLOCKS if block.language == "python" and not block.title]
 """Those with a title are files of the tutorial, which the walk runs."""
 
