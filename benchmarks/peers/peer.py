@@ -11,9 +11,9 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from time import monotonic
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, NamedTuple
 
-__all__ = ["Handled", "Peer", "Tally", "Unsupported", "in_thread", "post", "spread_over", "timed"]
+__all__ = ["Drained", "Handled", "Peer", "Tally", "Unsupported", "in_thread", "post", "spread_over", "timed"]
 
 GLANCE: Final = 0.005
 """Seconds between two looks at how far a worker is; when it was done is noted by the handler itself."""
@@ -28,6 +28,14 @@ Handled = Callable[[Any], None]
 
 class Unsupported(Exception):
     """The peer has no such thing."""
+
+
+class Drained(NamedTuple):
+    """So many events in so many seconds; ``handled`` are also those that a worker finished while it stopped."""
+
+    count: int
+    seconds: float
+    handled: int
 
 
 class Peer(ABC):
@@ -117,28 +125,28 @@ class Peer(ABC):
             for _ in range(count):
                 await self.publish_one(self.payload)
 
-    async def drain(self, count: int, seconds: float) -> tuple[int, float]:
+    async def drain(self, count: int, seconds: float) -> Drained:
         return await self._drain(self.worker, Tally(count), seconds)
 
-    async def ordered(self, count: int, keys: int, seconds: float) -> tuple[int, float]:
+    async def ordered(self, count: int, keys: int, seconds: float) -> Drained:
         events = [{**self.payload, "key": f"key-{n % keys}", "number": n} for n in range(count)]
         for begin in range(0, count, 1000):
             await self.publish_ordered(events[begin : begin + 1000])
         tally = OrderedTally(count)
-        done, took = await self._drain(self.ordered_worker, tally, seconds)
+        drained = await self._drain(self.ordered_worker, tally, seconds)
         if tally.out_of_order:
-            raise RuntimeError(f"{tally.out_of_order} of {done} events came before an older one of their key")
-        return done, took
+            raise RuntimeError(f"{tally.out_of_order} of {tally.count} events came before an older one of their key")
+        return drained
 
-    async def _drain(self, worker: Worker, tally: Tally, seconds: float) -> tuple[int, float]:
+    async def _drain(self, worker: Worker, tally: Tally, seconds: float) -> Drained:
         gc.collect()
         started = monotonic()
         async with worker(tally):
             while not tally.full and monotonic() - started < seconds:  # noqa: ASYNC110 - handlers may be in threads
                 await asyncio.sleep(GLANCE)
             ended = tally.ended or monotonic()
-            done = tally.count
-        return (tally.count if tally.full else done), ended - started
+            done = min(tally.count, tally.wanted)
+        return Drained(done, ended - started, tally.count)
 
 
 Worker = Callable[[Handled], AbstractAsyncContextManager[None]]

@@ -16,7 +16,7 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any, ClassVar, Final
 
-from benchmarks.peers.peer import Handled, Peer, Unsupported
+from benchmarks.peers.peer import Drained, Handled, Peer, Unsupported
 from benchmarks.peers.speaking import speak
 from eventhub.store.postgres.connection import connect
 
@@ -58,7 +58,7 @@ class Pgbench(Peer):
         statement = INSERT_MANY.format(payload=json.dumps(self.payload), size=size)
         return await self._run(statement, -(-count // size), 1)
 
-    async def drain(self, count: int, seconds: float) -> tuple[int, float]:
+    async def drain(self, count: int, seconds: float) -> Drained:
         before = await self.waiting()
         took = 0.0
         while (rest := count - (before - await self.waiting())) > 0 and took < seconds:
@@ -66,7 +66,8 @@ class Pgbench(Peer):
                 took += await self._run(TAKE.format(size=rest), 1, 1)
             else:
                 took += await self._run(TAKE.format(size=CLAIM), rest // CLAIM, TAKERS)
-        return before - await self.waiting(), took
+        done = before - await self.waiting()
+        return Drained(done, took, done)
 
     async def _run(self, statement: str, times: int, clients: int) -> float:
         """Seconds that so many transactions took, as pgbench tells it, without the time for connecting."""

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, ClassVar
 
-from benchmarks.peers.peer import REST, Handled, Peer, Unsupported
+from benchmarks.peers.peer import REST, Drained, Handled, Peer, Unsupported
 from benchmarks.peers.speaking import speak
 from eventhub.bench.raw import Raw, open_raw
 from eventhub.bench.settings import CLAIM, Engine
@@ -51,8 +51,9 @@ class RawDriver(Peer):
     async def fill(self, count: int) -> None:
         await fill(self.url, count)
 
-    async def drain(self, count: int, seconds: float) -> tuple[int, float]:
-        return await self._raw.drain(count, batch=CLAIM, seconds=seconds)
+    async def drain(self, count: int, seconds: float) -> Drained:
+        done, took = await self._raw.drain(count, batch=CLAIM, seconds=seconds)
+        return Drained(done, took, done)
 
     async def latencies(self, count: int) -> list[float]:
         found = []

@@ -120,10 +120,9 @@ class Speaker {
     const stop = await this.peer.worker(tally.handled, ordered);
     while (tally.count < tally.wanted && clock() - started < seconds) await sleep(GLANCE);
     const ended = tally.ended || clock();
-    const done = tally.count;
+    const done = Math.min(tally.count, tally.wanted);
     await stop();
-    const count = tally.ended ? tally.count : done;
-    return { ...timing(ended - started, count), left: await this.peer.waiting() };
+    return { ...timing(ended - started, done), handled: tally.count, left: await this.peer.waiting() };
   }
 
   async latency({ count }) {

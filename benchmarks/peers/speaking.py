@@ -60,12 +60,10 @@ class Speaker:
         return {"count": count}
 
     async def do_drain(self, count: int, seconds: float) -> Answer:
-        done, took = await self.peer.drain(count, seconds)
-        return timing(took, done) | {"left": await self.peer.waiting()}
+        return (await self.peer.drain(count, seconds))._asdict() | {"left": await self.peer.waiting()}
 
     async def do_ordered(self, count: int, keys: int, seconds: float) -> Answer:
-        done, took = await self.peer.ordered(count, keys, seconds)
-        return timing(took, done) | {"left": await self.peer.waiting()}
+        return (await self.peer.ordered(count, keys, seconds))._asdict() | {"left": await self.peer.waiting()}
 
     async def do_publish_one(self) -> Answer:
         began = monotonic()
