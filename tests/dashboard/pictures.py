@@ -34,7 +34,7 @@ SILENCE_SECONDS = 31.0
 def pages(story: Story, letter: int) -> dict[str, str]:
     return {
         "overview": "/",
-        "events": "/events",
+        "events": "/events?tags=email,sms",
         "event": f"/events/{story.delivered}",
         "subscribers": "/subscribers",
         "subscriber": f"/subscribers/{story.parked}",
