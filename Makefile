@@ -1,7 +1,7 @@
 # The commands of the project. `make` alone lists them; the work itself is in scripts/.
 SHELL := bash
 .DEFAULT_GOAL := help
-.PHONY: demo serve test docs lint lock bench clean help
+.PHONY: demo serve test docs lint lock bench bench-peers clean help
 
 demo: ## Set up what is missing, then see all of it on one machine in under two minutes (ARGS="--no-spark")
 	@scripts/setup run
@@ -32,9 +32,14 @@ bench: ## Measure both engines (ARGS="--json" and others go to `eventhub bench`)
 	@scripts/setup test
 	@.venv/bin/eventhub bench $(ARGS)
 
+bench-peers: ## Measure Event Hub beside its peers, for hours (benchmarks/README.md; ARGS="--engine sqlite --rounds 1" narrows)
+	@scripts/setup test
+	@benchmarks/setup
+	@.venv/bin/python -m benchmarks.compare $(ARGS)
+
 clean: ## Remove the environment and everything that was built
-	rm -rf .venv build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf .venv .venv-peers benchmarks/node/node_modules build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 	find src tests scripts -type d -name __pycache__ -prune -exec rm -rf {} +
 
 help: ## List these commands
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))

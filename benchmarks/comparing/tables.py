@@ -33,9 +33,9 @@ def _standing(result: Result) -> str:
     settings = ", ".join(f"{name} {value}" for name, value in facts.engines[result.engine].items())
     return (
         f"{result.began} to {result.ended}; {facts.cores} cores ({result.processor}), {facts.memory_mb:,} MB, "
-        f"{facts.system}; {facts.python}. Database: {settings}. Load of the machine before {noise.load_before:g}, "
-        f"after {noise.load_after:g}, highest {noise.load_highest:g}, this run included. {result.settings.rounds} rounds: "
-        "the median, and in parentheses the lowest and the highest."
+        f"{facts.system}; {facts.python}. Database: {settings}. Load of the machine: before {noise.load_before:g}, "
+        f"after {noise.load_after:g}, highest {noise.load_highest:g}, this run included. "
+        f"{result.settings.rounds} rounds: the median, and in parentheses the lowest and the highest."
     )
 
 

@@ -28,7 +28,7 @@ class BenchEvent:
 
 class Awa(Peer):
     packages: ClassVar = ("awa-pg",)
-    settings: ClassVar = "queue storage, COPY, 512 workers, 2 claimers of 512"
+    settings = "queue storage, COPY, 512 workers, 2 claimers of 512"
 
     async def prepare(self) -> None:
         self._client = awa.AsyncClient(self.url, max_connections=20)

@@ -34,7 +34,7 @@ class Listening:
 
 class ChancyPeer(Peer):
     packages: ClassVar = ("chancy", "psycopg")
-    settings: ClassVar = f"AsyncExecutor, concurrency {CONCURRENCY}, eager_polling, notifications"
+    settings = f"AsyncExecutor, concurrency {CONCURRENCY}, eager_polling, notifications"
 
     async def prepare(self) -> None:
         log = logging.getLogger("chancy")

@@ -17,7 +17,7 @@ OPEN = (Status.PENDING, Status.PROCESSING)
 
 class EventHub(Peer):
     packages: ClassVar = ("eventhub", "asyncpg", "apsw")
-    settings: ClassVar = "defaults; an async handler"
+    settings = "defaults; an async handler"
 
     _queue: EventQueue
 

@@ -24,7 +24,7 @@ from benchmarks.peers.speaking import speak
 
 class HueyPeer(Peer):
     packages: ClassVar = ("huey",)
-    settings: ClassVar = "fsync=True (synchronous FULL), WAL, one worker thread, results=False"
+    settings = "fsync=True (synchronous FULL), WAL, one worker thread, results=False"
 
     _handled: Handled = staticmethod(lambda _: None)
 

@@ -10,8 +10,9 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
 from time import monotonic
-from typing import Any, ClassVar, Final, NamedTuple
+from typing import Any, ClassVar, Final
 
 __all__ = ["Drained", "Handled", "Peer", "Tally", "Unsupported", "in_thread", "post", "spread_over", "timed"]
 
@@ -30,7 +31,8 @@ class Unsupported(Exception):
     """The peer has no such thing."""
 
 
-class Drained(NamedTuple):
+@dataclass(frozen=True)
+class Drained:
     """So many events in so many seconds; ``handled`` are also those that a worker finished while it stopped."""
 
     count: int
@@ -43,7 +45,7 @@ class Peer(ABC):
 
     packages: ClassVar[Sequence[str]]
     """What its version is told by."""
-    settings: ClassVar[str] = "defaults"
+    settings: str = "defaults"
     """How it is set up, in a few words for the report."""
 
     url: str

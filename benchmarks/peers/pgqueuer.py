@@ -29,7 +29,7 @@ BATCH: Final = 500
 
 class PgQueuer(Peer):
     packages: ClassVar = ("pgqueuer", "asyncpg")
-    settings: ClassVar = f"asyncpg, batches of {BATCH}, durable tables"
+    settings = f"asyncpg, batches of {BATCH}, durable tables"
 
     _pool: asyncpg.Pool
     _queries: Queries

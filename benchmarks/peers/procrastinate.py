@@ -22,7 +22,7 @@ CONCURRENCY: Final = 20
 
 class Procrastinate(Peer):
     packages: ClassVar = ("procrastinate", "psycopg")
-    settings: ClassVar = f"concurrency {CONCURRENCY}, pool of {CONCURRENCY}, delete_jobs=successful"
+    settings = f"concurrency {CONCURRENCY}, pool of {CONCURRENCY}, delete_jobs=successful"
 
     _handled: Handled = staticmethod(lambda _: None)
 

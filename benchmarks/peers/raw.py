@@ -19,7 +19,7 @@ from eventhub.store import open_store
 
 class RawDriver(Peer):
     packages: ClassVar = ("asyncpg", "apsw")
-    settings: ClassVar = "no checks, no objects; 16 at once share commits as Event Hub's do"
+    settings = "no checks, no objects; 16 at once share commits as Event Hub's do"
 
     _raw: Raw
 

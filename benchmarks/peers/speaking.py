@@ -20,6 +20,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable
+from dataclasses import asdict
 from importlib.metadata import version
 from pathlib import Path
 from time import monotonic
@@ -60,10 +61,10 @@ class Speaker:
         return {"count": count}
 
     async def do_drain(self, count: int, seconds: float) -> Answer:
-        return (await self.peer.drain(count, seconds))._asdict() | {"left": await self.peer.waiting()}
+        return asdict(await self.peer.drain(count, seconds)) | {"left": await self.peer.waiting()}
 
     async def do_ordered(self, count: int, keys: int, seconds: float) -> Answer:
-        return (await self.peer.ordered(count, keys, seconds))._asdict() | {"left": await self.peer.waiting()}
+        return asdict(await self.peer.ordered(count, keys, seconds)) | {"left": await self.peer.waiting()}
 
     async def do_publish_one(self) -> Answer:
         began = monotonic()

@@ -1,0 +1,90 @@
+"""The comparison with peers: our own adapter, the arithmetic and the files; peers are not installed here."""
+
+import json
+import os
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from benchmarks import compare
+from benchmarks.comparing.conversation import Adapter, Missing
+from benchmarks.comparing.results import compare as compared
+from benchmarks.comparing.results import figure
+from benchmarks.comparing.settings import WORKLOADS, Settings, chosen
+from benchmarks.comparing.systems import SYSTEMS
+from benchmarks.comparing.tables import short
+from benchmarks.peers.peer import OrderedTally, spread_over
+from eventhub.bench.figures import Sample, spread
+from eventhub.bench.payloads import PAYLOAD
+
+OURS = next(system for system in SYSTEMS if system.name == "eventhub")
+
+
+async def test_our_adapter_handles_every_event_once_and_keys_in_order(sqlite_path):
+    async with Adapter(OURS, str(sqlite_path), PAYLOAD, os.dup(2)) as adapter:
+        assert (await adapter.ask("batch", count=30, size=20))["count"] == 30
+        assert (await adapter.ask("waiting"))["count"] == 31  # one to warm up
+        drained = await adapter.ask("drain", count=31, seconds=30.0)
+        assert (drained["count"], drained["handled"], drained["left"]) == (31, 31, 0)
+        ordered = await adapter.ask("ordered", count=30, keys=3, seconds=30.0)
+        assert (ordered["handled"], ordered["left"]) == (30, 0)
+        with pytest.raises(Missing, match="it knows no 'juggle'"):
+            await adapter.ask("juggle")
+
+
+def test_a_run_writes_figures_tables_and_plots(tmp_path, capsys):
+    arguments = ["--engine", "sqlite", "--systems", "eventhub,raw", "--only", "publish-batch,drain", "--rounds", "2",
+                 "--events", "200", "--backlog", "0", "--results", str(tmp_path),
+                 "--directory", str(tmp_path)]  # fmt: skip
+    assert compare.main(arguments) == 0
+    told = capsys.readouterr()
+    assert told.err.count("drain ") == 4
+    result = json.loads((tmp_path / "sqlite.json").read_text())
+    assert {one["name"]: one["kind"] for one in result["systems"]} == {"eventhub": "ours", "raw": "limit"}
+    figures = {(one["workload"], one["system"]): one for one in result["figures"]}
+    assert set(figures) == {(w, s) for w in ("publish-batch", "drain") for s in ("eventhub", "raw")}
+    for one in figures.values():
+        assert len(one["values"]["samples"]) == 2
+        assert one["troubles"] == []
+    (ratio,) = [one["ratio"] for one in result["comparisons"] if one["workload"] == "drain"]
+    ours, raw = (figures["drain", name]["values"]["samples"] for name in ("eventhub", "raw"))
+    assert ratio["samples"] == pytest.approx([a / b for a, b in zip(ours, raw, strict=True)])
+    assert (tmp_path / "sqlite.md").read_text() in told.out
+    for name in ("publish-batch", "drain"):
+        drawing = ET.parse(tmp_path / f"sqlite-{name}.svg").getroot()
+        assert len(drawing.findall("{*}rect")) == 2
+    assert not list(tmp_path.glob("eventhub-bench-*"))
+
+
+def test_figures_leave_out_rounds_that_failed_and_ratios_are_taken_round_by_round():
+    mine = [Sample(10.0, {"p99": 1.0}), Sample(30.0, {"p99": 3.0}), None]
+    theirs = [Sample(5.0), Sample(10.0), Sample(1.0)]
+    found = figure("drain", "eventhub", mine, "", ["late", "late"])
+    assert found.values == spread([10.0, 30.0])
+    assert found.more == {"p99": spread([1.0, 3.0])}
+    assert found.troubles == ["late"]
+    (one,) = compared("drain", {"eventhub": mine, "other": theirs, "absent": [None, None, None]})
+    assert (one.system, one.ratio.samples) == ("other", [2.0, 3.0])
+
+
+def test_events_out_of_order_are_seen():
+    tally = OrderedTally(3)
+    for key, number in (("a", 1), ("b", 0), ("a", 0)):
+        tally({"key": key, "number": number})
+    assert (tally.full, tally.out_of_order) == (True, 1)
+
+
+def test_batches_numbers_and_names():
+    assert spread_over(2500, 1000) == [1000, 1000, 500]
+    assert [short(value) for value in (123_456.0, 4321.0, 12.345, 0.5)] == ["123,000", "4,320", "12.3", "0.5"]
+    assert chosen(("publish",), WORKLOADS, "workload") == ("publish-1", "publish-16", "publish-batch")
+    with pytest.raises(ValueError, match="There is no workload sing"):
+        chosen(("sing",), WORKLOADS, "workload")
+    with pytest.raises(ValueError, match="rounds is 0"):
+        Settings(rounds=0)
+
+
+def test_unknown_or_absent_systems_are_named(tmp_path, capsys):
+    assert compare.main(["--systems", "nobody", "--results", str(tmp_path)]) == 2
+    assert "There is no system nobody" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
