@@ -15,7 +15,7 @@ POSTGRES = "postgresql://hub:secret@localhost/shop"
 
 
 @pytest.mark.alone
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_the_tutorial_works_from_its_first_command_to_its_last(tmp_path: Path):
     with PostgresCluster(fsync=True) as cluster:  # `eventhub doctor` would find fault with the one of other tests
         _walk(tmp_path, cluster.create_database("shop"))
