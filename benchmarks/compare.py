@@ -44,8 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     for engine, systems in chosen_systems.items():
         if systems:
-            result = asyncio.run(_compare(engine, systems, settings, options))
-            write(result, options.results)
+            asyncio.run(_compare(engine, systems, settings, options))
             print((options.results / f"{engine}.md").read_text(encoding="utf-8"))
     return 0
 
@@ -62,7 +61,7 @@ def _systems(engine: Engine, settings: Settings) -> list[System]:
     return found
 
 
-async def _compare(engine: Engine, systems: list[System], settings: Settings, options: argparse.Namespace) -> Result:
+async def _compare(engine: Engine, systems: list[System], settings: Settings, options: argparse.Namespace) -> None:
     started = monotonic()
 
     def tell(words: str) -> None:
@@ -73,7 +72,8 @@ async def _compare(engine: Engine, systems: list[System], settings: Settings, op
     places = EmptyPostgres(options.db) if engine == "postgres" else EmptySqlite(options.directory)
     with (options.results / f"{engine}.log").open("wb") as log:
         async with places:
-            return await run(engine, places, systems, settings, log=log.fileno(), tell=tell)
+            async for result in run(engine, places, systems, settings, log=log.fileno(), tell=tell):
+                write(result, options.results)  # after each round: a long run that is cut short has told something
 
 
 def write(result: Result, directory: Path) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
 from benchmarks.comparing.conversation import Missing, Trouble
 from benchmarks.comparing.databases import Places
-from benchmarks.comparing.results import Noise, Result, SystemFacts, compare, figure
+from benchmarks.comparing.results import Comparison, Figure, Noise, Result, SystemFacts, compare, figure
 from benchmarks.comparing.settings import Engine, Settings, chosen
 from benchmarks.comparing.systems import System
 from benchmarks.comparing.workloads import Bench, Workload, workloads
@@ -35,7 +35,8 @@ class Run:
         self.troubles: dict[Key, list[str]] = {key: [] for key in self.samples}
         self.loads = [load()]
 
-    async def go(self) -> None:
+    async def go(self) -> AsyncIterator[None]:
+        """Stops for a moment after each round."""
         rounds = self._bench.settings.rounds
         for number in range(1, rounds + 1):
             for workload in self._plan:
@@ -43,6 +44,7 @@ class Run:
                     # Nobody is always the first, or always comes right after the same other.
                     system = self._systems[(place + number - 1) % len(self._systems)]
                     await self._measure(f"round {number}/{rounds}", workload, system)
+            yield
 
     async def _measure(self, when: str, workload: Workload, system: System) -> None:
         key = (workload.name, system.name)
@@ -61,11 +63,20 @@ class Run:
         self.loads.append(load())
         self._tell(f"{when}  {workload.name:<21}{system.name:<17}{said}")
 
+    def figures(self) -> tuple[list[Figure], list[Comparison]]:
+        """What the rounds until now make."""
+        figures = [
+            figure(workload, system, samples, self.missing.get((workload, system), ""), self.troubles[workload, system])
+            for (workload, system), samples in self.samples.items()
+        ]
+        by_workload = {w.name: {s.name: self.samples[w.name, s.name] for s in self._systems} for w in self._plan}
+        return figures, [one for workload, rounds in by_workload.items() for one in compare(workload, rounds)]
+
 
 async def run(
     engine: Engine, places: Places, systems: Sequence[System], settings: Settings, *, log: int, tell: Tell
-) -> Result:
-    """Measure every system; ``places`` must be open."""
+) -> AsyncIterator[Result]:
+    """Measure every system; ``places`` must be open. After each round the result so far is given out."""
     began = datetime.now(UTC)
     bench = Bench(places, settings, log)
     plan = workloads(settings, postgres=engine == "postgres")
@@ -77,24 +88,21 @@ async def run(
         for system in systems:  # which also sees whether it runs at all, before hours are spent
             async with places.empty() as url, bench.adapter(system, url) as adapter:
                 bench.told[system.name] = adapter.told
-        await done.go()
-    by_workload = {w.name: {s.name: done.samples[w.name, s.name] for s in systems} for w in plan}
-    return Result(
-        engine=engine,
-        began=began.isoformat(timespec="seconds"),
-        ended=datetime.now(UTC).isoformat(timespec="seconds"),
-        processor=processor(),
-        facts=facts,
-        settings=settings,
-        noise=Noise(load_before=done.loads[0], load_after=load(), load_highest=max(done.loads)),
-        systems=[_facts(system, bench) for system in systems],
-        workloads=[{"name": w.name, "title": w.title, "unit": w.unit} for w in plan],
-        figures=[
-            figure(workload, system, samples, done.missing.get((workload, system), ""), done.troubles[workload, system])
-            for (workload, system), samples in done.samples.items()
-        ],
-        comparisons=[one for workload, rounds in by_workload.items() for one in compare(workload, rounds)],
-    )
+        async for _ in done.go():
+            figures, comparisons = done.figures()
+            yield Result(
+                engine=engine,
+                began=began.isoformat(timespec="seconds"),
+                ended=datetime.now(UTC).isoformat(timespec="seconds"),
+                processor=processor(),
+                facts=facts,
+                settings=settings,
+                noise=Noise(load_before=done.loads[0], load_after=load(), load_highest=max(done.loads)),
+                systems=[_facts(system, bench) for system in systems],
+                workloads=[{"name": w.name, "title": w.title, "unit": w.unit} for w in plan],
+                figures=figures,
+                comparisons=comparisons,
+            )
 
 
 def _facts(system: System, bench: Bench) -> SystemFacts:
