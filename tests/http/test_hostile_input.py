@@ -231,7 +231,7 @@ def test_an_accept_that_can_be_met_is_met(sqlite_hub: Hub, accept: str):
 
 
 @pytest.mark.parametrize(
-    "path", ["/", "/nothing", "/events/1/explode", "/events/", "/admin/../events", "/%2e%2e/etc/passwd"]
+    "path", ["/index.html", "/nothing", "/events/1/explode", "/events/", "/admin/../events", "/%2e%2e/etc/passwd"]
 )
 def test_an_unknown_path_is_404(sqlite_hub: Hub, path: str):
     assert sqlite_hub.get(path).status == 404
