@@ -71,7 +71,11 @@ def figure(workload: str, system: str, samples: Sequence[Sample | None], missing
     good = [sample for sample in samples if sample is not None]
     more: dict[str, Any] = {}
     if good:
-        more = {name: spread([sample.more[name] for sample in good]) for name in good[0].more}
+        more = {
+            name: spread([sample.more[name] for sample in good])
+            for name in good[0].more
+            if all(name in sample.more for sample in good)
+        }
     values = spread([sample.value for sample in good]) if good else None
     return Figure(
         workload=workload, system=system, values=values, more=more, missing=missing, troubles=sorted(set(troubles))

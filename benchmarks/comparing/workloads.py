@@ -64,7 +64,9 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True):
 def _rate(answer: dict[str, Any]) -> Sample:
     if answer["count"] == 0:
         raise Trouble("nothing was done in the time there was")
-    return Sample(answer["count"] / answer["seconds"])
+    running = answer["seconds"] - answer.get("first", 0.0)
+    more = {"once running": answer["count"] / running} if "first" in answer and running > 0 else {}
+    return Sample(answer["count"] / answer["seconds"], more)
 
 
 def _publishing(do: str, part: int, **asked: int) -> Measure:

@@ -38,6 +38,8 @@ class Drained:
     count: int
     seconds: float
     handled: int
+    first: float = 0.0
+    """Seconds until the first handler ran: what starting a worker takes."""
 
 
 class Peer(ABC):
@@ -148,7 +150,7 @@ class Peer(ABC):
                 await asyncio.sleep(GLANCE)
             ended = tally.ended or monotonic()
             done = min(tally.count, tally.wanted)
-        return Drained(done, ended - started, tally.count)
+        return Drained(done, ended - started, tally.count, max(tally.began - started, 0.0))
 
 
 Worker = Callable[[Handled], AbstractAsyncContextManager[None]]
@@ -160,6 +162,7 @@ class Tally:
     def __init__(self, wanted: int) -> None:
         self.wanted = wanted
         self.count = 0
+        self.began = 0.0
         self.ended = 0.0
         self._numbers = itertools.count(1)
 
@@ -169,6 +172,8 @@ class Tally:
 
     def __call__(self, _: Any) -> None:
         self.count = number = next(self._numbers)
+        if number == 1:
+            self.began = monotonic()
         if number == self.wanted:
             self.ended = monotonic()
 

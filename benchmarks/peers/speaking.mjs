@@ -39,6 +39,7 @@ export function* withoutRepeats(events) {
 /** Counts handled events and notes when the last one was; of ordered ones also whether they came in order. */
 class Tally {
   count = 0;
+  began = 0;
   ended = 0;
   outOfOrder = 0;
   last = new Map();
@@ -50,6 +51,7 @@ class Tally {
 
   one() {
     this.count += 1;
+    if (this.count === 1) this.began = clock();
     if (this.count === this.wanted) this.ended = clock();
   }
 
@@ -122,7 +124,8 @@ class Speaker {
     const ended = tally.ended || clock();
     const done = Math.min(tally.count, tally.wanted);
     await stop();
-    return { ...timing(ended - started, done), handled: tally.count, left: await this.peer.waiting() };
+    const first = Math.max(tally.began - started, 0);
+    return { ...timing(ended - started, done), handled: tally.count, first, left: await this.peer.waiting() };
   }
 
   async latency({ count }) {
