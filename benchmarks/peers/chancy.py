@@ -1,7 +1,8 @@
 """Chancy: the asyncio executor, much concurrency, and polling again as soon as jobs end.
 
-Settings: https://tkte.ch/chancy/ (executors: Async for many small jobs; queue: concurrency, eager_polling;
-notifications on). It has unique keys, but no order by key.
+Documentation: https://tkte.ch/chancy/. The settings follow what the package says of itself: AsyncExecutor for large
+numbers of small jobs, Queue with concurrency and eager_polling, notifications on. It has unique
+keys, but no order by key.
 """
 
 from __future__ import annotations

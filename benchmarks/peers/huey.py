@@ -1,9 +1,8 @@
 """huey on SQLite: fsync on, its consumer with one worker thread and short waits.
 
-Settings: https://huey.readthedocs.io/en/latest/api.html#SqliteHuey (fsync, journal_mode wal by default) and
-…/consumer.html (workers, -d for the delay when idle, -b for the backoff). A task is gone as soon as it is taken: huey
-has no acknowledgement, so a crash loses what was under way.
-There is one writer at a time in SQLite, so one worker is best.
+Documentation: https://huey.readthedocs.io/. The settings follow what SqliteStorage (fsync, WAL) and Consumer
+(workers, the delay when idle, its backoff) say of themselves. A task is gone as soon as it is taken: huey has no
+acknowledgement, so a crash loses what was under way. There is one writer at a time in SQLite, so one worker is best.
 """
 
 from __future__ import annotations

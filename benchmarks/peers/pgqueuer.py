@@ -1,7 +1,7 @@
 """PgQueuer: asyncpg driver, batches of 500.
 
-Settings: https://pgqueuer.readthedocs.io/en/latest/driver/ (asyncpg is the driver it recommends),
-https://pgqueuer.readthedocs.io/en/latest/benchmark/ (batch size), …/getting-started/database/ (durability: durable).
+Documentation: https://janbjorge.github.io/pgqueuer/. The settings follow what the package says of itself: asyncpg is
+one of its drivers, QueueManager.run has batch_size (10 unless told), and Durability is durable unless told otherwise.
 It has a concurrency limit for each entrypoint, but no order by key.
 """
 

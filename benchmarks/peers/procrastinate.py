@@ -1,8 +1,8 @@
 """Procrastinate: its psycopg connector with a pool, concurrent async jobs, done jobs deleted.
 
-Settings: https://procrastinate.readthedocs.io/en/stable/howto/production/concurrency.html,
-…/howto/production/delete_finished_jobs.html, …/howto/advanced/locks.html (jobs with one lock run one at a time, in
-the order they were deferred).
+Documentation: https://procrastinate.readthedocs.io/. The settings follow what App.run_worker_async says of itself:
+concurrency for async jobs (1 unless told), delete_jobs, listen_notify, and cancelling the task as a way to stop. Jobs
+with one lock run one at a time, in the order they were deferred.
 """
 
 from __future__ import annotations
