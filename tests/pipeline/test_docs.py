@@ -39,6 +39,7 @@ def test_the_examples_work(spark: SparkSession, tmp_path: Path) -> None:
 
 def test_the_commands_work(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In this process, whose Spark they share; on a history that has the days and events of the page."""
+    monkeypatch.setattr(SparkSession, "stop", lambda _: None)  # a command ends its Spark, and this one is everybody's
     monkeypatch.chdir(tmp_path)
     (tmp_path / "eventhub.toml").write_text('db = "app.db"\nlog_level = "warning"\n')
     assert run("pipeline synth --events 400 --until 2026-02-02 --yes") == 0
