@@ -3,15 +3,12 @@
 What a statement costs is counted in instructions of SQLite's machine. Reading all messages takes hundreds of thousands.
 """
 
-import asyncio
 from collections.abc import Iterator
-from pathlib import Path
 
 import apsw
 import pytest
 
-from eventhub.store import open_store
-from eventhub.store.sqlite.connection import connect
+from tests.plans.filled_file import filled_file
 from tests.plans.test_sqlite_lists import ALL, COMMON, DEAD, FILL, LISTS, NUMBERS, Asked
 from tests.plans.test_sqlite_plans import _steps, carray
 
@@ -62,23 +59,10 @@ MORE_LISTS: list[Asked] = [
 MOST = 40_000
 
 
-async def _make(path: Path) -> None:
-    async with open_store(path):
-        pass
-
-
 @pytest.fixture(scope="module", params=STATISTICS)
 def connection(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[apsw.Connection]:
-    path = tmp_path_factory.mktemp("broadcasts") / "hub.db"
-    asyncio.run(_make(path))
-    opened = apsw.Connection(str(path))
-    with opened:
-        for step in STATISTICS[request.param]:
-            opened.execute(step)
-    opened.close()
-    opened = connect(str(path))  # statistics are read when a connection is opened
-    yield opened
-    opened.close()
+    with filled_file(tmp_path_factory.mktemp("broadcasts") / "hub.db", STATISTICS[request.param]) as opened:
+        yield opened
 
 
 @pytest.mark.parametrize("status", ["FAILED", "COMPLETED_WITH_ERRORS"])

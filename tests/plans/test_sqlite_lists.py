@@ -3,16 +3,13 @@
 What a statement costs is counted in instructions of SQLite's machine. Reading all events takes hundreds of thousands.
 """
 
-import asyncio
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import apsw
 import pytest
 
-from eventhub.store import open_store
-from eventhub.store.sqlite.connection import connect
+from tests.plans.filled_file import filled_file
 from tests.plans.test_sqlite_plans import _steps, carray
 
 pytestmark = pytest.mark.alone
@@ -101,23 +98,10 @@ QUESTIONS: dict[str, tuple[dict[str, Any], int]] = {
 }
 
 
-async def _make(path: Path) -> None:
-    async with open_store(path):
-        pass
-
-
 @pytest.fixture(scope="module", params=STATISTICS)
 def connection(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[apsw.Connection]:
-    path = tmp_path_factory.mktemp("lists") / "hub.db"
-    asyncio.run(_make(path))
-    opened = apsw.Connection(str(path))
-    with opened:
-        for step in STATISTICS[request.param]:
-            opened.execute(step)
-    opened.close()
-    opened = connect(str(path))  # statistics are read when a connection is opened
-    yield opened
-    opened.close()
+    with filled_file(tmp_path_factory.mktemp("lists") / "hub.db", STATISTICS[request.param]) as opened:
+        yield opened
 
 
 @pytest.mark.parametrize("asked", LISTS, ids=str)

@@ -4,15 +4,13 @@ Twenty subscribers share what is open, delivered and dead; one of them has a key
 has next to nothing. What a statement costs is counted in instructions of SQLite's machine.
 """
 
-import asyncio
 from collections.abc import Iterator
 from typing import Any
 
 import apsw
 import pytest
 
-from eventhub.store import open_store
-from eventhub.store.sqlite.connection import connect
+from tests.plans.filled_file import filled_file
 from tests.plans.test_sqlite_plans import _steps, carray
 
 pytestmark = pytest.mark.alone
@@ -113,23 +111,10 @@ QUESTIONS: dict[str, tuple[str, dict[str, Any], int]] = {
 }
 
 
-async def _make(path: Any) -> None:
-    async with open_store(path):
-        pass
-
-
 @pytest.fixture(scope="module", params=STATISTICS)
 def connection(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[apsw.Connection]:
-    path = tmp_path_factory.mktemp("messages") / "hub.db"
-    asyncio.run(_make(path))
-    opened = apsw.Connection(str(path))
-    with opened:
-        for step in STATISTICS[request.param]:
-            opened.execute(step)
-    opened.close()
-    opened = connect(str(path))  # statistics are read when a connection is opened
-    yield opened
-    opened.close()
+    with filled_file(tmp_path_factory.mktemp("messages") / "hub.db", STATISTICS[request.param]) as opened:
+        yield opened
 
 
 @pytest.mark.parametrize("name", QUESTIONS)

@@ -4,17 +4,15 @@ Work waits in 300 routes, messages for 20 subscribers; the log has a row a secon
 instructions of SQLite's machine: to count a row takes about ten of them.
 """
 
-import asyncio
 from collections.abc import Iterator
 from typing import Any
 
 import apsw
 import pytest
 
-from eventhub.store import open_store
-from eventhub.store.sqlite.connection import connect
 from eventhub.store.sqlite.publishing import SQL
 from eventhub.store.sqlite.watching import _first_since
+from tests.plans.filled_file import filled_file
 from tests.plans.test_sqlite_messages import NO_FILTER, NUMBERS
 from tests.plans.test_sqlite_plans import _steps
 
@@ -75,23 +73,10 @@ QUESTIONS: dict[str, tuple[str, dict[str, Any], int]] = {
 }
 
 
-async def _make(path: Any) -> None:
-    async with open_store(path):
-        pass
-
-
 @pytest.fixture(scope="module", params=STATISTICS)
 def connection(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[apsw.Connection]:
-    path = tmp_path_factory.mktemp("watching") / "hub.db"
-    asyncio.run(_make(path))
-    opened = apsw.Connection(str(path))
-    with opened:
-        for step in STATISTICS[request.param]:
-            opened.execute(step)
-    opened.close()
-    opened = connect(str(path))  # statistics are read when a connection is opened
-    yield opened
-    opened.close()
+    with filled_file(tmp_path_factory.mktemp("watching") / "hub.db", STATISTICS[request.param]) as opened:
+        yield opened
 
 
 @pytest.mark.parametrize("name", QUESTIONS)

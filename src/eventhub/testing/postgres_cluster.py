@@ -184,7 +184,9 @@ class PostgresCluster:
         )
 
     def _create(self) -> None:
-        base = _memory() if not self.settings["fsync"] else None
+        from eventhub.testing.memory import place_in_memory  # not above: a watcher runs this file by itself
+
+        base = None if self.settings["fsync"] else place_in_memory(ROOM_IN_MEMORY)
         self._directory = Path(tempfile.mkdtemp(prefix="eventhub-pg-", dir=base or _temporary_base(self._user)))
         self._watcher = _watch(self._directory)
         password = self._directory / "password"
@@ -297,17 +299,6 @@ def _temporary_base(user: int | None) -> str | None:
     base = Path(tempfile.gettempdir()).resolve()
     reachable = user is None or all(path.stat().st_mode & 0o001 for path in (base, *base.parents))
     return str(base) if reachable and len(str(base)) <= LONGEST_SOCKET_DIRECTORY else "/tmp"  # noqa: S108 - mkdtemp follows
-
-
-def _memory() -> str | None:
-    """A place in memory for what need not last, ten times as fast as a disk; None where there is none, or little."""
-    place = "/dev/shm"  # noqa: S108 - mkdtemp follows
-    try:
-        room, flags = shutil.disk_usage(place).free, os.statvfs(place).f_flag
-    except OSError:
-        return None
-    usable = room >= ROOM_IN_MEMORY and not flags & os.ST_NOEXEC and os.access(place, os.W_OK)
-    return place if usable else None
 
 
 def _free_port() -> int:

@@ -20,6 +20,7 @@ import msgspec
 
 from eventhub.queue import EventQueue
 from eventhub.store.queries import load_queries
+from eventhub.testing.memory import place_in_memory
 from eventhub.testing.torture.disks import UNSHARED, Image, Operation, RecordedFiles, images
 
 __all__ = ["Recording", "Verdict", "judge", "record"]
@@ -28,6 +29,7 @@ TYPE: Final = "torture"
 AT_ONCE: Final = 4
 CHECKPOINT_EVERY: Final = 25
 MOST_EXAMPLES: Final = 5
+ROOM: Final = 1 << 30
 SQL: Final = load_queries("eventhub.testing.torture")
 
 
@@ -86,7 +88,7 @@ def judge(
     chance = random.Random(seed)  # noqa: S311 - to be repeated, not to be secret
     ends = [chance.randint(recording.started, len(recording.operations)) for _ in range(count)]
     verdict = Verdict(examples=[])
-    with tempfile.TemporaryDirectory(prefix="eventhub-power-", dir=_memory()) as directory:
+    with tempfile.TemporaryDirectory(prefix="eventhub-power-", dir=place_in_memory(ROOM)) as directory:
         for end, image in images(recording.operations, ends, chance):
             verdict.images += 1
             _judge_one(recording, end, image, Path(directory), verdict)
@@ -137,11 +139,6 @@ def _note(verdict: Verdict, end: int, words: str) -> None:
         verdict.examples.append(f"power lost after operation {end}: {words}")
 
 
-def _memory() -> str | None:
-    """Where files cost no disk, if there is such a place."""
-    return "/dev/shm" if Path("/dev/shm").is_dir() else None  # noqa: S108 - a directory of our own is made in it
-
-
 # --------------------------------------------------------- in its own process
 
 
@@ -180,7 +177,7 @@ async def _work(disk: RecordedFiles, path: Path, synchronous: str, calls: int, s
 
 def _main(written: str, synchronous: str, calls: str, seed: str) -> None:
     disk = RecordedFiles()
-    with tempfile.TemporaryDirectory(prefix="eventhub-power-", dir=_memory()) as directory:
+    with tempfile.TemporaryDirectory(prefix="eventhub-power-", dir=place_in_memory(ROOM)) as directory:
         recording = asyncio.run(_work(disk, Path(directory) / "hub.db", synchronous, int(calls), int(seed)))
     Path(written).write_bytes(msgspec.msgpack.encode(recording))
 
