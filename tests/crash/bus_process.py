@@ -8,7 +8,7 @@ import msgspec
 
 from eventhub.bus import EventBus, Tuning
 from eventhub.core.events import QueuedEvent
-from tests.crash.history import History
+from eventhub.testing.torture.history import History
 
 
 class Arguments(msgspec.Struct, kw_only=True):

@@ -19,7 +19,7 @@ import msgspec
 from eventhub.core.events import Action, DeadEvent, LogEntry, QueuedEvent, Status
 from eventhub.store import Store
 from eventhub.store.values import EventFilter
-from tests.crash.history import Record, hash_of
+from eventhub.testing.torture.history import Record, hash_of
 
 Claimed = tuple[int, int]
 """A claim: event id and fence."""

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self
 
-from tests.crash.history import History, Record, read_all
+from eventhub.testing.torture.history import History, Record, read_all
 
 ROOT = Path(__file__).parents[2]
 

@@ -14,7 +14,7 @@ from eventhub.hub.crew import ROLES
 from eventhub.hub.dispatcher import DispatcherTuning
 from eventhub.hub.lines import CircuitRules
 from eventhub.store import open_store
-from tests.crash.history import History
+from eventhub.testing.torture.history import History
 
 SECRET = b"thirty-two bytes for crash tests"
 LOCAL = ["127.0.0.0/8"]

@@ -13,7 +13,7 @@ import msgspec
 
 from eventhub.queue import EventQueue
 from eventhub.store import open_store
-from tests.crash.history import History
+from eventhub.testing.torture.history import History
 
 
 class Arguments(msgspec.Struct, kw_only=True):

@@ -15,7 +15,7 @@ import msgspec
 from eventhub.errors import StoreBusy, StoreUnavailable
 from eventhub.queue import EventQueue
 from eventhub.store import open_store
-from tests.crash.history import Facts, History, hash_of, read_all
+from eventhub.testing.torture.history import Facts, History, hash_of, read_all
 
 ORDERING_KEYS = 12
 LIMITS = (None, None, 3, 5)

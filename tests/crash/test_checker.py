@@ -12,10 +12,10 @@ from eventhub.core.events import Action, LogEntry, Status
 from eventhub.core.lifecycle import Bury, Complete, Outcome, Retry
 from eventhub.queue import EventQueue
 from eventhub.store.values import Report
+from eventhub.testing.torture.history import Facts, History, Record, read_all
+from eventhub.testing.torture.recording import recorded
 from tests.crash.checker import PROMISES, Snapshot, Story, check
-from tests.crash.history import Facts, History, Record, read_all
 from tests.crash.publisher import Plan, attempt
-from tests.crash.recording import recorded
 from tests.crash.worker import Arguments, Worker
 
 LEASE = timedelta(seconds=60)

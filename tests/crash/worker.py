@@ -23,8 +23,8 @@ from eventhub.queue import EventManager, EventQueue
 from eventhub.queue.verdicts import after_failure
 from eventhub.store import Store
 from eventhub.store.values import Claim, Report
-from tests.crash.history import Facts, History, hash_of
-from tests.crash.recording import recorded
+from eventhub.testing.torture.history import Facts, History, hash_of
+from eventhub.testing.torture.recording import recorded
 
 Style = Literal["manager", "bare"]
 Result = Literal["success", "transient", "permanent", "slow"]

@@ -9,7 +9,7 @@ from eventhub.store import Store
 from eventhub.store.postgres import PostgresStore
 from eventhub.store.sqlite import SqliteStore
 from eventhub.store.values import Claim, Held, Report, Settled
-from tests.crash.history import Facts, History, hash_of
+from eventhub.testing.torture.history import Facts, History, hash_of
 
 
 class Recording(Store):
