@@ -16,15 +16,15 @@ from eventhub.cli import main
 from eventhub.errors import SettingsError
 
 pytestmark = pytest.mark.alone
-SOME = ("pipeline-copy-2", "pipeline-rollup", "pipeline-publish")
+SOME = ("pipeline-copy-2", "pipeline-read-2", "pipeline-rollup", "pipeline-publish")
 TINY = BenchSettings(pipeline=True, events=400, rounds=1, only=SOME)
 
 
 def test_every_workload_has_its_name(tmp_path: Path) -> None:
     found = workloads.pipeline_workloads(Context(SqliteDatabases(tmp_path), TINY))
     assert tuple(workload.name for workload in found) == PIPELINE_WORKLOADS
-    assert chosen((), PIPELINE_WORKLOADS) == PIPELINE_WORKLOADS[:6]
-    assert chosen(("pipeline-growth",), PIPELINE_WORKLOADS) == PIPELINE_WORKLOADS[6:]
+    assert chosen((), PIPELINE_WORKLOADS) == PIPELINE_WORKLOADS[:8]
+    assert chosen(("pipeline-growth",), PIPELINE_WORKLOADS) == PIPELINE_WORKLOADS[8:]
 
 
 def test_figures_come_out_of_a_tiny_run(spark: SparkSession, postgres_url: str) -> None:

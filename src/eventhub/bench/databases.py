@@ -60,8 +60,13 @@ class Databases(ABC):
     def fresh(self) -> Any:
         """The URL of an empty database, for the length of a block."""
 
+    @property
+    def on_network(self) -> bool:
+        """Whether programs that know no sockets of this machine can come."""
+        return False
+
     def network_url(self, url: str) -> str:
-        """The same database for programs that know no sockets of this machine."""
+        """The same database for such programs."""
         return url
 
 
@@ -148,6 +153,12 @@ class PostgresDatabases(Databases):
             yield self._at(name)
         finally:
             await self._drop(name)
+
+    @property
+    def on_network(self) -> bool:
+        if self._cluster is not None:
+            return self._cluster.port is not None
+        return bool(urlsplit(self._url or "").hostname)
 
     def network_url(self, url: str) -> str:
         if self._cluster is None or self._cluster.port is None:

@@ -57,6 +57,8 @@ WEBHOOK_WORKLOADS: Final = (
 PIPELINE_WORKLOADS: Final = (
     "pipeline-copy-1",
     "pipeline-copy-2",
+    "pipeline-read-1",
+    "pipeline-read-2",
     "pipeline-first",
     "pipeline-again",
     "pipeline-rollup",

@@ -64,8 +64,9 @@ def bench(
         only: Workloads, with commas: publish, drain, latency, dlq-page, recovery, or a longer name such as publish-16;
             with --http: http-publish, http-work, http-long-poll, claim-by-tag; with --webhooks: webhook-rate,
             webhook-client, webhook-idle, webhook-hung, webhook-hot-key, webhook-publish; with --pipeline:
-            pipeline-copy, pipeline-first, pipeline-again, pipeline-rollup, pipeline-publish, and pipeline-growth, which
-            is measured only if it is named: a tenth of the events, all of them, and five times as many.
+            pipeline-copy, pipeline-read, pipeline-first, pipeline-again, pipeline-rollup, pipeline-publish, and
+            pipeline-growth, which is measured only if it is named: a tenth of the events, all of them, and five times
+            as many.
         rounds: How often to measure everything, ours and raw in turn; by default 3, with --pipeline 1.
         http: Measure the HTTP server instead, with load from another process, beside a FastAPI app that does one
             INSERT a request if that is installed (pip install fastapi).

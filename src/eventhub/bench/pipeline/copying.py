@@ -17,12 +17,14 @@ from eventhub.store import open_store
 if TYPE_CHECKING:
     from eventhub.bench.pipeline.stage import Stage
 
-__all__ = ["copying", "history"]
+__all__ = ["JDBC", "compared", "copying", "entries", "history", "why_alone"]
 
+JDBC: Final = "Spark's JDBC source"
 _MISSING: Final = (
     "nothing beside it: Spark needs PostgreSQL's driver for Java, apt-get install libpostgresql-jdbc-java, "
     f"or {JAR_VARIABLE}=…/postgresql.jar"
 )
+_UNREACHABLE: Final = "nothing beside it: Java knows no Unix sockets; give --db a server with a host name"
 _entries: dict[str, int] = {}
 """How long the logs of these hubs are."""
 
@@ -36,13 +38,30 @@ async def history(context: Context) -> str:
     return await context.keep("pipeline", prepare)
 
 
+async def entries(context: Context) -> int:
+    """How many rows the log of that history has."""
+    return _entries[await history(context)]
+
+
+def compared(context: Context) -> bool:
+    """Whether Spark's JDBC source can take part."""
+    return context.engine == "postgres" and context.databases.on_network and jdbc_jar() is not None
+
+
+def why_alone(context: Context) -> str:
+    """Why it does not take part, and what to do about it."""
+    if context.engine != "postgres" or compared(context):
+        return ""
+    return _MISSING if context.databases.on_network else _UNREACHABLE
+
+
 def copying(context: Context, partitions: int) -> Workload:
     """The workload with so many tasks."""
-    compared = context.engine == "postgres" and jdbc_jar() is not None
+    beside = compared(context)
 
     async def ours(context: Context) -> Sample:
         stage, url = await open_stage(context), await history(context)
-        await stage.once("copy", lambda: _warm_up(context, stage, compared=compared))
+        await stage.once("copy", lambda: _warm_up(context, stage, with_jdbc=beside))
         return Sample(await _copied(stage, url, partitions))
 
     async def raw(context: Context) -> Sample:
@@ -55,19 +74,19 @@ def copying(context: Context, partitions: int) -> Workload:
         title=f"log to the lake, {tasks}",
         unit="rows/s",
         ours=ours,
-        raw=raw if compared else None,
-        beside="Spark's JDBC source",
-        note="" if compared or context.engine != "postgres" else _MISSING,
+        raw=raw if beside else None,
+        beside=JDBC,
+        note=why_alone(context),
     )
 
 
-async def _warm_up(context: Context, stage: Stage, *, compared: bool) -> None:
+async def _warm_up(context: Context, stage: Stage, *, with_jdbc: bool) -> None:
     """Both sides have done it before."""
     async with context.databases.fresh() as url:
         _entries[url] = (await fill(url, WARM_UP)).entries
         for partitions in (1, 2):
             await _copied(stage, url, partitions)
-            if compared:
+            if with_jdbc:
                 await _copied_by_jdbc(context, stage, url, partitions)
 
 

@@ -1,4 +1,4 @@
-"""The other side: Spark reads the same rows by its own JDBC source and writes the same Parquet files."""
+"""The other side: Spark reads the same rows by its own JDBC source, and writes the same Parquet files."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
-__all__ = ["copy_by_jdbc"]
+__all__ = ["copy_by_jdbc", "read_by_jdbc"]
 
 FETCH: Final = 10_000
 QUERY: Final = (
@@ -16,8 +16,8 @@ QUERY: Final = (
 """The log with the columns that the lake has."""
 
 
-def copy_by_jdbc(spark: Any, url: str, to: Path, *, partitions: int, last_id: int) -> None:
-    """Copy the log of a hub, in parts by id."""
+def read_by_jdbc(spark: Any, url: str, *, partitions: int, last_id: int) -> Any:
+    """The log of a hub as a frame, in parts by id."""
     parts = urlsplit(url)
     options: dict[str, Any] = {
         "driver": "org.postgresql.Driver",
@@ -30,5 +30,10 @@ def copy_by_jdbc(spark: Any, url: str, to: Path, *, partitions: int, last_id: in
     if partitions > 1:
         bounds = {"lowerBound": 1, "upperBound": last_id, "numPartitions": partitions}
         options |= {"partitionColumn": "id", **bounds}
-    rows = spark.read.format("jdbc").options(**options).load()
+    return spark.read.format("jdbc").options(**options).load()
+
+
+def copy_by_jdbc(spark: Any, url: str, to: Path, *, partitions: int, last_id: int) -> None:
+    """Copy the log of a hub."""
+    rows = read_by_jdbc(spark, url, partitions=partitions, last_id=last_id)
     rows.write.partitionBy("day").option("compression", "zstd").parquet(str(to))

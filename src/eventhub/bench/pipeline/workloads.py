@@ -1,4 +1,4 @@
-"""What is measured of the pipeline: copying, a first run and a later one, rolling up, publishing, and how it grows."""
+"""What is measured of the pipeline: copying, reading, a first run and a later one, rolling up, publishing, growth."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from eventhub.bench.figures import Sample
 from eventhub.bench.pipeline.copying import copying, history
+from eventhub.bench.pipeline.reading import reading
 from eventhub.bench.pipeline.stage import UNTIL, WARM_UP, driver_memory, fill, forget_copies, open_stage
 from eventhub.bench.workloads import Context, Measure, Workload
 from eventhub.pipeline.extraction import Extraction
@@ -36,6 +37,8 @@ def pipeline_workloads(context: Context) -> list[Workload]:
     return [
         copying(context, 1),
         copying(context, 2),
+        reading(context, 1),
+        reading(context, 2),
         _plain("pipeline-first", f"first run, {events:,} events", _first),
         _plain("pipeline-again", f"run with {new:,} new events", _again),
         _plain("pipeline-rollup", f"rollup of {ROLLED * events:,} log rows, warm", _rollup),
