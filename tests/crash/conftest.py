@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.crash.children import Nursery
+from eventhub.testing.torture.children import Nursery
 from tests.postgres_cluster import PostgresCluster
 
 Say = Callable[[str], None]
@@ -35,7 +35,7 @@ def seed(say: Say) -> int:
 @pytest.fixture
 def nursery(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nursery]:
     """Processes, with histories in a directory that is not the database's."""
-    with Nursery(tmp_path_factory.mktemp("histories")) as made:
+    with Nursery(tmp_path_factory.mktemp("histories"), packages=["tests.crash"]) as made:
         yield made
 
 

@@ -16,7 +16,7 @@ from eventhub.store import Store, open_store
 from eventhub.store.composing import Composer
 from eventhub.store.ledger import DATASETS
 from eventhub.store.values import EventFilter, Report
-from tests.crash.children import Nursery
+from eventhub.testing.torture.children import Nursery
 from tests.crash.conftest import Say
 from tests.pipeline.lake_support import copy
 

@@ -14,9 +14,9 @@ from eventhub.queue import EventQueue
 from eventhub.store.values import Report
 from eventhub.testing.torture.history import Facts, History, Record, read_all
 from eventhub.testing.torture.recording import recorded
+from eventhub.testing.torture.roles.publisher import Plan, attempt
+from eventhub.testing.torture.roles.worker import Arguments, Worker
 from tests.crash.checker import PROMISES, Snapshot, Story, check
-from tests.crash.publisher import Plan, attempt
-from tests.crash.worker import Arguments, Worker
 
 LEASE = timedelta(seconds=60)
 

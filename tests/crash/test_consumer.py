@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.crash.children import until
+from eventhub.testing.torture.children import until
 from tests.crash.consumer import Consumer
 
 

@@ -15,10 +15,10 @@ from eventhub.queue import EventQueue
 from eventhub.store import Store, open_store
 from eventhub.store.postgres import PostgresStore
 from eventhub.store.values import EventFilter
+from eventhub.testing.torture.children import Child, Nursery, until
+from eventhub.testing.torture.proxy import Proxy
 from tests.crash.checker import Snapshot, Story, check, drained, figures
-from tests.crash.children import Child, Nursery, until
 from tests.crash.conftest import Say
-from tests.crash.proxy import Proxy
 from tests.postgres_cluster import PostgresCluster
 
 pytestmark = [pytest.mark.alone]

@@ -15,7 +15,7 @@ import pytest
 from eventhub.core.subscribers import Subscriber
 from eventhub.hub import Hub
 from eventhub.store import Store, open_store
-from tests.crash.children import Nursery, until
+from eventhub.testing.torture.children import Nursery, until
 from tests.crash.conftest import Say
 from tests.crash.consumer import Arrival, Consumer
 from tests.crash.hub_process import LOCAL, SECRET

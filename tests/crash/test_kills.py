@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from eventhub.store import open_store
+from eventhub.testing.torture.children import Child, Nursery
 from tests.crash.checker import Snapshot, Story, check, drained, figures
-from tests.crash.children import Child, Nursery
 from tests.crash.conftest import Say
 
 KILLS = 200

@@ -12,7 +12,7 @@ import pytest
 
 from eventhub.queue import EventQueue
 from eventhub.store import open_store
-from tests.crash.children import Child, Nursery, until
+from eventhub.testing.torture.children import Child, Nursery, until
 from tests.crash.conftest import Say
 from tests.postgres_cluster import PostgresCluster
 

@@ -22,7 +22,7 @@ from eventhub.pipeline.extraction import Extraction
 from eventhub.store import Store, open_store
 from eventhub.store.composing import Composer
 from eventhub.store.ledger import DATASETS, Dataset
-from tests.crash.children import Child, Nursery, until
+from eventhub.testing.torture.children import Child, Nursery, until
 from tests.crash.conftest import Say
 from tests.crash.copier import no_spark
 from tests.crash.gates import WHOLE, WRITES, Gate, gate

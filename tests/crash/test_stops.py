@@ -12,8 +12,8 @@ from eventhub.core.events import QueuedEvent, Status
 from eventhub.errors import ClaimLost
 from eventhub.queue import EventQueue
 from eventhub.store import Store, open_store
+from eventhub.testing.torture.children import Child, Nursery, until
 from eventhub.testing.torture.history import Record
-from tests.crash.children import Child, Nursery, until
 
 pytestmark = [pytest.mark.alone]
 

@@ -14,11 +14,11 @@ from eventhub.errors import StoreError
 from eventhub.hub import Hub
 from eventhub.store import open_store
 from eventhub.store.messages import DeadFilter
-from tests.crash.children import Nursery, until
+from eventhub.testing.torture.children import Nursery, until
+from eventhub.testing.torture.proxy import Proxy
 from tests.crash.conftest import Say
 from tests.crash.consumer import Arrival, Consumer
 from tests.crash.hub_process import LOCAL, SECRET
-from tests.crash.proxy import Proxy
 from tests.postgres_cluster import PostgresCluster
 
 pytestmark = [pytest.mark.alone]

@@ -12,7 +12,7 @@ from eventhub.core.subscribers import Subscriber
 from eventhub.hub import Hub
 from eventhub.store import open_store
 from eventhub.store.messages import DeadFilter
-from tests.crash.children import Child, Nursery
+from eventhub.testing.torture.children import Child, Nursery
 from tests.crash.conftest import Say
 from tests.crash.consumer import Arrival, Consumer
 from tests.crash.hub_process import LOCAL, SECRET

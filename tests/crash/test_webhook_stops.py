@@ -13,7 +13,7 @@ from eventhub.core.subscribers import Subscriber
 from eventhub.hub import Hub
 from eventhub.store import Store, open_store
 from eventhub.store.messages import DeadFilter, DeadLetter, Message, MessageFilter
-from tests.crash.children import Child, Nursery, until
+from eventhub.testing.torture.children import Child, Nursery, until
 from tests.crash.consumer import Consumer
 from tests.crash.hub_process import LOCAL, SECRET
 

@@ -14,7 +14,7 @@ from eventhub.core.subscribers import Subscriber
 from eventhub.hub import Hub
 from eventhub.store import Store
 from eventhub.store.messages import DeadFilter
-from tests.crash.children import until
+from eventhub.testing.torture.children import until
 from tests.crash.consumer import Arrival, Consumer
 from tests.hub.conftest import SECRET
 

@@ -21,7 +21,7 @@ from eventhub.hub.dispatcher import Dispatcher
 from eventhub.hub.roster import Roster
 from eventhub.store import Store
 from eventhub.store.values import NewEvent, Route
-from tests.crash.children import until
+from eventhub.testing.torture.children import until
 from tests.crash.consumer import Arrival, Consumer
 from tests.hub.conftest import SECRET
 

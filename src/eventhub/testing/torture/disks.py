@@ -163,7 +163,7 @@ def _survivors(pending: Sequence[Operation], chance: random.Random) -> Iterator[
 
 def _torn(write: Write, chance: random.Random) -> Iterator[Write]:
     for first in range(0, len(write.data), SECTOR):
-        if chance.random() < 0.5:  # noqa: PLR2004 - heads or tails
+        if chance.random() < 0.5:
             yield Write(write.file, write.offset + first, write.data[first : first + SECTOR])
 
 

@@ -85,7 +85,7 @@ def judge(
     recording: Recording, *, count: int = 5000, seed: int = 0, told: Callable[[int], None] = lambda _: None
 ) -> Verdict:
     """Make so many disks of a recording and judge each; ``told`` hears how many are done."""
-    chance = random.Random(seed)  # noqa: S311 - to be repeated, not to be secret
+    chance = random.Random(seed)
     ends = [chance.randint(recording.started, len(recording.operations)) for _ in range(count)]
     verdict = Verdict(examples=[])
     with tempfile.TemporaryDirectory(prefix="eventhub-power-", dir=place_in_memory(ROOM)) as directory:
@@ -143,7 +143,7 @@ def _note(verdict: Verdict, end: int, words: str) -> None:
 
 
 async def _work(disk: RecordedFiles, path: Path, synchronous: str, calls: int, seed: int) -> Recording:
-    chance = random.Random(seed)  # noqa: S311
+    chance = random.Random(seed)
     promises: list[Promise] = []
     made: list[list[str]] = []
     numbers = iter(range(calls))
@@ -155,7 +155,7 @@ async def _work(disk: RecordedFiles, path: Path, synchronous: str, calls: int, s
             events: list[dict[str, Any]] = [{"type": TYPE, "payload": {"token": token}} for token in tokens]
             await queue.publish_many(events)
             promises.append(Promise(len(disk.operations), tokens))
-            if chance.random() < 0.5:  # noqa: PLR2004 - heads or tails
+            if chance.random() < 0.5:
                 polled = await queue.poll()
                 if polled is not None:
                     await queue.finalize(polled.id, success=True)

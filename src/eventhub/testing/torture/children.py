@@ -1,4 +1,6 @@
-"""Real processes for the crash tests, and the hand that kills, stops and replaces them."""
+"""Real processes that may be killed, and the hand that kills, stops and replaces them."""
+
+from __future__ import annotations
 
 import asyncio
 import contextlib
@@ -9,13 +11,15 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Final, Self
 
 from eventhub.testing.torture.history import History, Record, read_all
 
-ROOT = Path(__file__).parents[2]
+__all__ = ["Child", "Nursery", "until"]
+
+ROLES: Final = "eventhub.testing.torture.roles"
 
 
 class Child:
@@ -40,8 +44,22 @@ class Child:
 
     def kill(self) -> None:
         """SIGKILL; the order is written down before it is given."""
-        self._orders.note("kill", worker=self.process)
-        self.send(signal.SIGKILL)
+        self._order("kill", signal.SIGKILL)
+
+    def stop(self) -> None:
+        """SIGSTOP: it stands still in the middle of whatever it does."""
+        self._order("stop", signal.SIGSTOP)
+
+    def resume(self) -> None:
+        self._order("cont", signal.SIGCONT)
+
+    def terminate(self) -> None:
+        """SIGTERM: it is asked to end."""
+        self._order("terminate", signal.SIGTERM)
+
+    def _order(self, op: str, number: signal.Signals) -> None:
+        self._orders.note(op, worker=self.process)
+        self.send(number)
 
     async def ended(self, seconds: float = 30.0) -> None:
         await until(lambda: not self.alive, seconds, f"the end of {self.process}")
@@ -53,21 +71,26 @@ class Child:
 
 
 class Nursery:
-    """Starts children and ends every one of them, whatever happens. Histories and errors are in ``directory``."""
+    """Starts children and ends every one of them, whatever happens. Histories and errors are in ``directory``.
 
-    def __init__(self, directory: Path) -> None:
+    ``packages`` are where modules of further roles are. ``plant`` names a function, ``module:function``, that each
+    child calls before its role begins: for tests that break something on purpose.
+    """
+
+    def __init__(self, directory: Path, *, packages: Sequence[str] = (), plant: str | None = None) -> None:
         self.directory = directory
         self.orders = History(directory, "orders")
         self.children: list[Child] = []
+        self._plant = plant
         self._numbers: dict[str, int] = {}
         with (directory / "stderr").open("wb") as errors:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.crash.nursery"],
-                cwd=ROOT,
+            self._process = subprocess.Popen(  # noqa: S603 - our own
+                [sys.executable, "-m", "eventhub.testing.torture.nursery", ROLES, *packages],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 text=True,
+                start_new_session=True,  # Ctrl-C is for the owner, who ends them in good order
             )
 
     def spawn(self, role: str, name: str, **arguments: Any) -> Child:
@@ -75,15 +98,22 @@ class Nursery:
         life = self._numbers[name] = self._numbers.get(name, 0) + 1
         process = f"{name}.{life}"
         arguments |= {"process": process, "directory": str(self.directory)}
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(json.dumps({"role": role, "arguments": arguments}) + "\n")
-        self._process.stdin.flush()
-        answer = self._process.stdout.readline()
-        assert answer, f"the nursery has ended:\n{self.errors()}"
+        request = {"role": role, "arguments": arguments, "plant": self._plant}
+        answer = self._ask(json.dumps(request))
         child = Child(process, int(answer), self.orders)
         self.children.append(child)
         return child
+
+    def _ask(self, line: str) -> str:
+        asked, answers = self._process.stdin, self._process.stdout
+        if asked is None or answers is None:
+            raise RuntimeError("The nursery was started without pipes.")
+        asked.write(line + "\n")
+        asked.flush()
+        answer = answers.readline()
+        if not answer:
+            raise RuntimeError(f"The nursery has ended:\n{self.errors()}")
+        return answer
 
     def records(self, pattern: str = "*") -> list[Record]:
         return read_all(self.directory, pattern)
@@ -116,6 +146,7 @@ async def until(condition: Callable[[], Any], seconds: float, what: str) -> Any:
     """Wait until the condition holds; other processes cannot be asked to tell us."""
     end = time.monotonic() + seconds
     while not (value := condition()):
-        assert time.monotonic() < end, f"{what}: not within {seconds} s"
+        if time.monotonic() > end:
+            raise AssertionError(f"{what}: not within {seconds} s")
         await asyncio.sleep(0.005)
     return value

@@ -1,8 +1,10 @@
 """The process that all children are forked from: it has imported everything, so a new child costs milliseconds.
 
-It reads one request a line, ``{"role": …, "process": …, "arguments": {…}}``, forks, and answers with the process id.
+It reads one request a line, ``{"role": …, "arguments": {…}, "plant": …}``, forks, and answers with the process id.
 When its standard input ends, or it is killed, its children die with it. It never has threads or an event loop.
 """
+
+from __future__ import annotations
 
 import ctypes
 import importlib
@@ -13,17 +15,31 @@ import resource
 import signal
 import sys
 import traceback
-from typing import Any
+from collections.abc import Sequence
+from functools import cache
+from importlib.util import find_spec
+from types import ModuleType
+from typing import Any, Final
 
 import structlog
 
-ROLES = ("bus_process", "hub_process", "migrator", "publisher", "worker")
-"""Those that most tests use; others are imported when the first of them is wanted."""
-PR_SET_PDEATHSIG = 1
+PR_SET_PDEATHSIG: Final = 1
+USUAL: Final = ("publisher", "worker")
+"""Roles that are imported before the first request; others when the first of them is wanted."""
 
 
-def serve() -> None:
-    roles = {role: importlib.import_module(f"tests.crash.{role}") for role in ROLES}
+def serve(packages: Sequence[str]) -> None:
+    """Fork what is asked for, until nobody asks any more. ``packages`` have the modules of roles."""
+
+    @cache
+    def module(role: str) -> ModuleType:
+        for package in packages:
+            if find_spec(f"{package}.{role}"):
+                return importlib.import_module(f"{package}.{role}")
+        raise LookupError(f"There is no role {role} in {', '.join(packages)}.")
+
+    for usual in USUAL:
+        module(usual)
     # Standard error is for tracebacks; what the hub and the driver's pool warn of is expected here.
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     logging.getLogger("asyncpg.pool").setLevel(logging.ERROR)
@@ -31,23 +47,24 @@ def serve() -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     for line in sys.stdin:
         request = json.loads(line)
-        role = request["role"]
-        if role not in roles:
-            roles[role] = importlib.import_module(f"tests.crash.{role}")
+        role = module(request["role"])
         pid = os.fork()
         if pid == 0:
-            _live(roles[role], request["arguments"])
+            _live(role, request["arguments"], request.get("plant"))
         sys.stdout.write(f"{pid}\n")
         sys.stdout.flush()
 
 
-def _live(role: Any, arguments: dict[str, Any]) -> None:
+def _live(role: Any, arguments: dict[str, Any], plant: str | None) -> None:
     """The whole life of a child; it never returns."""
     status = 1
     try:
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         os.dup2(2, 1)  # standard output belongs to the answers
+        if plant is not None:
+            place, _, name = plant.partition(":")
+            getattr(importlib.import_module(place), name)()
         role.main(arguments)
         status = 0
     except BaseException:  # noqa: BLE001 - the child ends here; its parent's log has to say why
@@ -58,4 +75,4 @@ def _live(role: Any, arguments: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    serve()
+    serve(sys.argv[1:])

@@ -1,0 +1,1 @@
+"""The processes of a torture run, one module a role: ``main(arguments)`` is the whole life of one."""
