@@ -26,6 +26,7 @@ from eventhub.store.operating import Operating
 from eventhub.store.portions import Portions
 from eventhub.store.pruning import Pruning
 from eventhub.store.reading import Reading
+from eventhub.store.snapshots import Snapshots
 from eventhub.store.values import (
     Claim,
     Held,
@@ -53,7 +54,7 @@ TEND_SHARE = 20
 """A look that took t seconds is not repeated before this many times t, so tending stays a small share of the work."""
 
 
-class Store(Reading, Watching, Operating, Delivering, Messaging, Ledger, Pruning):
+class Store(Reading, Watching, Operating, Delivering, Messaging, Ledger, Pruning, Snapshots):
     """A database of events and deliveries. Opens itself on first use; faces share it.
 
     ``await store`` opens it at once, ``async with store`` opens it and closes it at the end.

@@ -24,6 +24,7 @@ from eventhub.store.rows import (
     to_tag_sets,
     to_worker,
 )
+from eventhub.store.snapshots import SnapshotTable
 from eventhub.store.sqlite import settling
 from eventhub.store.sqlite.connection import GET_VERSION, clock
 from eventhub.store.sqlite.publishing import SQL, ids
@@ -39,6 +40,13 @@ _LISTS = (SQL.events_recent, SQL.events_routed, SQL.events_typed)
 _PENDING_LISTS = (SQL.events_pending, SQL.events_pending_routed, SQL.events_pending_typed)
 _COUNTS = (SQL.count_recent, SQL.count_routed, SQL.count_typed)
 _NO_END = 2**63 - 1
+_SNAPSHOTS: dict[SnapshotTable, str] = {
+    "events": SQL.snapshot_events,
+    "log": SQL.snapshot_log,
+    "deliveries": SQL.snapshot_deliveries,
+    "dead_letters": SQL.snapshot_dead_letters,
+    "markers": SQL.snapshot_markers,
+}
 
 
 class SqliteReading(Store):
@@ -150,6 +158,15 @@ class SqliteReading(Store):
 
     async def is_guarded(self, event_id: int, step: str) -> bool:
         return bool(await self._read(SQL.is_guarded, event_id=event_id, step=step))
+
+    # ------------------------------------------------------------ everything
+
+    async def last_event(self) -> int:
+        ((number,),) = await self._read(SQL.last_event)
+        return int(number)
+
+    async def snapshot(self, table: SnapshotTable, first: int, last: int) -> list[tuple[Any, ...]]:
+        return await self._read(_SNAPSHOTS[table], first=first, last=last)
 
     # ------------------------------------------------------------- API keys
 
