@@ -2,17 +2,26 @@
 
 import itertools
 import logging
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import structlog
 
+from eventhub.testing.memory import place_in_memory
 from tests.object_store import ObjectStore
 from tests.postgres_cluster import PostgresCluster
 from tests.ready_databases import ready_databases
 
 _numbers = itertools.count(1)
+ROOM_IN_MEMORY = 4 << 30
+
+
+def pytest_configure() -> None:
+    """Files of tests are in memory where there is room: most are databases, and a disk makes each commit wait."""
+    if place := place_in_memory(ROOM_IN_MEMORY):
+        os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", place)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
