@@ -32,7 +32,7 @@ bench: ## Measure both engines (ARGS="--json" and others go to `eventhub bench`)
 	@scripts/setup test
 	@.venv/bin/eventhub bench $(ARGS)
 
-bench-peers: ## Measure Event Hub beside its peers, for hours (benchmarks/README.md; ARGS="--engine sqlite --rounds 1" narrows)
+bench-peers: ## Measure queues, webhooks and Spark beside their peers, for hours (benchmarks/README.md; ARGS="--engine sqlite --rounds 1" narrows)
 	@scripts/setup test
 	@benchmarks/setup
 	@.venv/bin/python -m benchmarks.compare $(ARGS)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import Final
@@ -13,19 +14,32 @@ from typing import Final
 import msgspec
 
 from benchmarks.comparing.databases import EmptyPostgres, EmptySqlite
+from benchmarks.comparing.faces import SIDES, needed, run_face, sides_of
 from benchmarks.comparing.plots import plots
 from benchmarks.comparing.results import Result
+from benchmarks.comparing.rounds import Tell
 from benchmarks.comparing.running import run
-from benchmarks.comparing.settings import ENGINES, Engine, Settings, chosen
+from benchmarks.comparing.settings import (
+    ENGINES,
+    SUBJECTS,
+    Engine,
+    Face,
+    Settings,
+    Subject,
+    check_names,
+    workloads_of,
+)
 from benchmarks.comparing.systems import ROOT, System, systems_of
 from benchmarks.comparing.tables import markdown
+from eventhub.errors import SettingsError
 
 RESULTS: Final = ROOT / "benchmarks" / "results"
+EVERYTHING: Final = Settings()
+Run = Callable[[argparse.Namespace, Tell], AsyncIterator[Result]]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
-    engines: tuple[Engine, ...] = ENGINES if options.engine == "both" else (options.engine,)
     try:
         settings = Settings(
             rounds=options.rounds,
@@ -35,45 +49,78 @@ def main(arguments: Sequence[str] | None = None) -> int:
             drain_seconds=options.drain_seconds,
             latencies=options.latencies,
             keys=options.keys,
+            history=options.history,
             only=_names(options.only),
             systems=_names(options.systems),
         )
-        chosen_systems = {engine: _systems(engine, settings) for engine in engines}
-    except ValueError as error:
+        runs = _runs(options.engine, settings)
+    except (ValueError, SettingsError) as error:
         print(error, file=sys.stderr)
         return 2
-    for engine, systems in chosen_systems.items():
-        if systems:
-            asyncio.run(_compare(engine, systems, settings, options))
-            print((options.results / f"{engine}.md").read_text(encoding="utf-8"))
+    for subject, rounds in runs.items():
+        asyncio.run(_write_all(subject, rounds, options))
+        print((options.results / f"{subject}.md").read_text(encoding="utf-8"))
     return 0
 
 
-def _systems(engine: Engine, settings: Settings) -> list[System]:
-    known = systems_of(engine)
+def _subjects(engine: str) -> tuple[Subject, ...]:
+    if engine == "all":
+        return SUBJECTS
+    return ENGINES if engine == "both" else tuple(one for one in SUBJECTS if one == engine)
+
+
+def _runs(engine: str, settings: Settings) -> dict[Subject, Run]:
+    """What is to be done; everything that is missing is told before anything is done."""
     every = [system.name for one in ENGINES for system in systems_of(one)]
-    wanted = [name for name in settings.systems if name in {system.name for system in known}]
-    chosen(settings.systems, every, "system")
-    found = [system for system in known if not settings.systems or system.name in wanted]
+    check_names(settings.systems, [*every, *(side.name for sides in SIDES.values() for side in sides)], "system")
+    subjects = _subjects(engine)
+    check_names(settings.only, [name for one in subjects for name in workloads_of(one, EVERYTHING)], "workload")
+    runs: dict[Subject, Run] = {}
+    for subject in subjects:
+        if not workloads_of(subject, settings):
+            continue
+        if subject == "spark" or subject == "webhooks":  # noqa: PLR1714 - which mypy understands
+            if sides_of(subject, settings):
+                needed(subject)
+                runs[subject] = partial(_face, subject, settings)
+        elif systems := _systems(subject, settings):
+            runs[subject] = partial(_queues, subject, systems, settings)
+    return runs
+
+
+def _systems(engine: Engine, settings: Settings) -> list[System]:
+    found = [one for one in systems_of(engine) if not settings.systems or one.name in settings.systems]
     absent = [system.name for system in found if not system.installed]
     if absent:
         raise ValueError(f"Not installed: {', '.join(absent)}. Run benchmarks/setup, or choose others with --systems.")
     return found
 
 
-async def _compare(engine: Engine, systems: list[System], settings: Settings, options: argparse.Namespace) -> None:
+async def _write_all(subject: Subject, rounds: Run, options: argparse.Namespace) -> None:
     started = monotonic()
 
     def tell(words: str) -> None:
         minutes, seconds = divmod(int(monotonic() - started), 60)
-        print(f"{minutes:3d}:{seconds:02d}  {engine:<9}{words}", file=sys.stderr, flush=True)
+        print(f"{minutes:3d}:{seconds:02d}  {subject:<9}{words}", file=sys.stderr, flush=True)
 
     options.results.mkdir(parents=True, exist_ok=True)
+    async for result in rounds(options, tell):
+        write(result, options.results)  # after each round: a long run that is cut short has told something
+
+
+async def _queues(
+    engine: Engine, systems: list[System], settings: Settings, options: argparse.Namespace, tell: Tell
+) -> AsyncIterator[Result]:
     places = EmptyPostgres(options.db) if engine == "postgres" else EmptySqlite(options.directory)
     with (options.results / f"{engine}.log").open("wb") as log:
         async with places:
             async for result in run(engine, places, systems, settings, log=log.fileno(), tell=tell):
-                write(result, options.results)  # after each round: a long run that is cut short has told something
+                yield result
+
+
+async def _face(face: Face, settings: Settings, options: argparse.Namespace, tell: Tell) -> AsyncIterator[Result]:
+    async for result in run_face(face, settings, db=options.db, tell=tell):
+        yield result
 
 
 def write(result: Result, directory: Path) -> None:
@@ -93,7 +140,7 @@ def _names(text: str) -> tuple[str, ...]:
 def _parser() -> argparse.ArgumentParser:
     usual = Settings()
     parser = argparse.ArgumentParser(prog="make bench-peers", description=__doc__)
-    parser.add_argument("--engine", choices=[*ENGINES, "both"], default="both")
+    parser.add_argument("--engine", choices=[*SUBJECTS, "both", "all"], default="all", help="both: the two engines")
     parser.add_argument("--systems", default="", help="names with commas; all when there are none")
     parser.add_argument("--only", default="", help="workloads by name or beginning, with commas")
     parser.add_argument("--rounds", type=int, default=usual.rounds)
@@ -107,6 +154,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--latencies", type=int, default=usual.latencies, help="events of one latency measurement")
     parser.add_argument("--keys", type=int, default=usual.keys, help="ordering keys")
+    parser.add_argument("--history", type=int, default=usual.history, help="events of the history that Spark reads")
     parser.add_argument("--db", help="a PostgreSQL server of your own, by URL; else a private one is started")
     parser.add_argument("--directory", type=Path, help="where SQLite files go; else a temporary directory")
     parser.add_argument("--results", type=Path, default=RESULTS, help="where to write")

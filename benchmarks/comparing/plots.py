@@ -39,7 +39,7 @@ def plots(result: Result) -> dict[str, str]:
             if figure.workload == one["name"] and figure.values is not None
         ]
         if shown:
-            best_first = sorted(shown, key=lambda bar: bar[2].median, reverse=one["unit"] == "events/s")
+            best_first = sorted(shown, key=lambda bar: bar[2].median, reverse=one["unit"].endswith("/s"))
             found[one["name"]] = plot(f"{one['title']}, {one['unit']}, {result.engine}", best_first)
     return found
 

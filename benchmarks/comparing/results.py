@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from benchmarks.comparing.settings import Engine, Settings
+from benchmarks.comparing.settings import Settings, Subject
 from benchmarks.comparing.systems import Kind
 from eventhub.bench.figures import Sample, Spread, spread
 from eventhub.bench.machine import Facts
@@ -53,7 +53,8 @@ class Noise(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
-    engine: Engine
+    engine: Subject
+    """Which of the runs: a queue's engine, or ``spark``, or ``webhooks``."""
     began: str
     ended: str
     processor: str

@@ -7,10 +7,28 @@ from typing import Final, Literal
 
 import msgspec
 
-__all__ = ["ENGINES", "WORKLOADS", "Engine", "Settings", "chosen"]
+__all__ = [
+    "ENGINES",
+    "FACES",
+    "FACE_WORKLOADS",
+    "SUBJECTS",
+    "WORKLOADS",
+    "Engine",
+    "Face",
+    "Settings",
+    "Subject",
+    "check_names",
+    "chosen",
+    "workloads_of",
+]
 
 Engine = Literal["postgres", "sqlite"]
 ENGINES: Final[tuple[Engine, ...]] = ("postgres", "sqlite")
+Face = Literal["spark", "webhooks"]
+FACES: Final[tuple[Face, ...]] = ("webhooks", "spark")  # Spark last: its Java stays until the end
+Subject = Literal["postgres", "sqlite", "spark", "webhooks"]
+"""What a run is about: queues on an engine, or one of the other faces."""
+SUBJECTS: Final[tuple[Subject, ...]] = (*ENGINES, *FACES)
 WORKLOADS: Final = (
     "publish-1",
     "publish-16",
@@ -23,6 +41,10 @@ WORKLOADS: Final = (
     "latency-same-process",
     "memory",
 )
+FACE_WORKLOADS: Final[dict[Face, tuple[str, ...]]] = {
+    "spark": ("pipeline-copy-1", "pipeline-copy-2", "pipeline-read-1", "pipeline-read-2"),
+    "webhooks": ("webhook-rate", "webhook-rate-ordered"),
+}
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,12 +57,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     drain_seconds: float = 60.0
     latencies: int = 200
     keys: int = 100
+    history: int = 1_000_000
     idle_seconds: float = 3.0
     only: tuple[str, ...] = ()
     systems: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        for name in ("rounds", "events", "latencies", "keys"):
+        for name in ("rounds", "events", "latencies", "keys", "history"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}; give 1 or more.")
         for name in ("held_seconds", "drain_seconds", "idle_seconds"):
@@ -50,10 +73,26 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             raise ValueError(f"backlog is {self.backlog}; give 0 to leave that workload out, or more.")
 
 
-def chosen(wanted: Sequence[str], names: Sequence[str], what: str) -> tuple[str, ...]:
+def workloads_of(subject: Subject, settings: Settings) -> tuple[str, ...]:
+    """The workloads that were chosen of those that this subject can have; perhaps none."""
+    if subject in ("spark", "webhooks"):
+        return chosen(settings.only, FACE_WORKLOADS[subject])
+    left_out = {"drain-backlog"} if settings.backlog == 0 else set()
+    left_out |= {"drain-held"} if subject == "sqlite" else set()
+    return chosen(settings.only, [name for name in WORKLOADS if name not in left_out])
+
+
+def chosen(wanted: Sequence[str], names: Sequence[str]) -> tuple[str, ...]:
     """The names that were asked for by name or by beginning, all when none was; ``publish`` means three workloads."""
-    found = [name for name in names if not wanted or any(name == one or name.startswith(f"{one}-") for one in wanted)]
-    unknown = [one for one in wanted if not any(name == one or name.startswith(f"{one}-") for name in names)]
+    return tuple(name for name in names if not wanted or any(_means(one, name) for one in wanted))
+
+
+def check_names(wanted: Sequence[str], names: Sequence[str], what: str) -> None:
+    """Whoever asked for something that nobody has is told what there is."""
+    unknown = [one for one in wanted if not any(_means(one, name) for name in names)]
     if unknown:
-        raise ValueError(f"There is no {what} {', '.join(unknown)}; there are {', '.join(names)}.")
-    return tuple(found)
+        raise ValueError(f"There is no {what} {', '.join(unknown)}; there are {', '.join(dict.fromkeys(names))}.")
+
+
+def _means(one: str, name: str) -> bool:
+    return name == one or name.startswith(f"{one}-")

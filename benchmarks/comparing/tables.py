@@ -30,7 +30,7 @@ def short(value: float) -> str:
 
 def _standing(result: Result) -> str:
     facts, noise = result.facts, result.noise
-    settings = ", ".join(f"{name} {value}" for name, value in facts.engines[result.engine].items())
+    settings = ", ".join(f"{name} {value}" for known in facts.engines.values() for name, value in known.items())
     return (
         f"{result.began} to {result.ended}; {facts.cores} cores ({result.processor}), {facts.memory_mb:,} MB, "
         f"{facts.system}; {facts.python}. Database: {settings}. Load of the machine: before {noise.load_before:g}, "

@@ -10,12 +10,14 @@ from benchmarks import compare
 from benchmarks.comparing.conversation import Adapter, Missing
 from benchmarks.comparing.results import compare as compared
 from benchmarks.comparing.results import figure
-from benchmarks.comparing.settings import WORKLOADS, Settings, chosen
+from benchmarks.comparing.settings import WORKLOADS, Settings, check_names, chosen, workloads_of
 from benchmarks.comparing.systems import SYSTEMS
 from benchmarks.comparing.tables import short
 from benchmarks.peers.peer import OrderedTally, spread_over
 from eventhub.bench.figures import Sample, spread
 from eventhub.bench.payloads import PAYLOAD
+from eventhub.bench.pipeline import stage
+from eventhub.bench.pipeline.stage import JAR_VARIABLE
 
 OURS = next(system for system in SYSTEMS if system.name == "eventhub")
 
@@ -77,9 +79,9 @@ def test_events_out_of_order_are_seen():
 def test_batches_numbers_and_names():
     assert spread_over(2500, 1000) == [1000, 1000, 500]
     assert [short(value) for value in (123_456.0, 4321.0, 12.345, 0.5)] == ["123,000", "4,320", "12.3", "0.5"]
-    assert chosen(("publish",), WORKLOADS, "workload") == ("publish-1", "publish-16", "publish-batch")
+    assert chosen(("publish",), WORKLOADS) == ("publish-1", "publish-16", "publish-batch")
     with pytest.raises(ValueError, match="There is no workload sing"):
-        chosen(("sing",), WORKLOADS, "workload")
+        check_names(("sing",), WORKLOADS, "workload")
     with pytest.raises(ValueError, match="rounds is 0"):
         Settings(rounds=0)
 
@@ -88,3 +90,35 @@ def test_unknown_or_absent_systems_are_named(tmp_path, capsys):
     assert compare.main(["--systems", "nobody", "--results", str(tmp_path)]) == 2
     assert "There is no system nobody" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_clients_of_webhooks_take_turns(tmp_path, capsys, postgres_url):
+    """Event Hub's own side of it is run in tests/bench."""
+    arguments = ["--engine", "webhooks", "--systems", "sender,aiohttp", "--only", "webhook-rate-ordered",
+                 "--rounds", "1", "--events", "200", "--db", postgres_url, "--results", str(tmp_path)]  # fmt: skip
+    assert compare.main(arguments) == 0
+    capsys.readouterr()
+    result = json.loads((tmp_path / "webhooks.json").read_text())
+    assert {one["name"]: one["kind"] for one in result["systems"]} == {"aiohttp": "peer", "sender": "limit"}
+    assert [(one["system"], one["troubles"], one["values"]["median"] > 0) for one in result["figures"]] == [
+        ("aiohttp", [], True),
+        ("sender", [], True),
+    ]
+    assert "webhooks/s" in (tmp_path / "webhooks.md").read_text()
+    assert (tmp_path / "webhooks-webhook-rate-ordered.svg").exists()
+
+
+def test_a_missing_driver_for_java_is_told_before_anything_is_done(tmp_path, capsys, monkeypatch):
+    monkeypatch.delenv(JAR_VARIABLE, raising=False)
+    monkeypatch.setattr(stage, "DEBIAN_JAR", str(tmp_path / "none.jar"))
+    assert compare.main(["--engine", "spark", "--results", str(tmp_path)]) == 2
+    assert "apt-get install libpostgresql-jdbc-java" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_a_subject_does_not_have_is_left_out():
+    drains = Settings(only=("drain",), backlog=0)
+    assert workloads_of("postgres", drains) == ("drain", "drain-held")
+    assert workloads_of("sqlite", drains) == ("drain",)
+    assert workloads_of("spark", drains) == ()
+    assert workloads_of("spark", Settings(only=("pipeline-read",))) == ("pipeline-read-1", "pipeline-read-2")
