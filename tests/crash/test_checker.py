@@ -3,6 +3,7 @@
 import copy
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -14,7 +15,7 @@ from eventhub.queue import EventQueue
 from eventhub.store.values import Report
 from eventhub.testing.torture.history import Facts, History, Record, read_all
 from eventhub.testing.torture.recording import recorded
-from eventhub.testing.torture.roles.publisher import Plan, attempt
+from eventhub.testing.torture.roles.publisher import Plan, attempt, into_queue
 from eventhub.testing.torture.roles.worker import Arguments, Worker
 from tests.crash.checker import PROMISES, Snapshot, Story, check
 
@@ -68,9 +69,9 @@ async def _play(directory: Path) -> Evidence:
                 Plan(2, [_event("p-2-0", "key")], 3, keyed=True),
                 Plan(3, batch, 3, keyed=False),
             ):
-                await attempt(queue, plan, "p", publisher_history)
+                await attempt(partial(into_queue, queue), plan, "p", publisher_history)
             settings = Arguments(process="worker-a.1", directory="", url="", seed=1, style="bare", hold=0)
-            worker = Worker(settings, worker_history, store)
+            worker = Worker(settings, worker_history)
             while claims := await store.claim("crash", worker="worker-a.1", lease=LEASE):
                 for claim in claims:
                     outcome = outcomes.get((claim.held.id, claim.event.attempts), Complete())

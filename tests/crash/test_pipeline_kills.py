@@ -23,8 +23,8 @@ from eventhub.store import Store, open_store
 from eventhub.store.composing import Composer
 from eventhub.store.ledger import DATASETS, Dataset
 from eventhub.testing.torture.children import Child, Nursery, until
+from eventhub.testing.torture.roles.pipeline import no_spark
 from tests.crash.conftest import Say
-from tests.crash.copier import no_spark
 from tests.crash.gates import WHOLE, WRITES, Gate, gate
 
 pytestmark = [pytest.mark.alone, pytest.mark.timeout(300)]
@@ -64,7 +64,7 @@ class Killing:
         self.url, self.lake, self._nursery = url, lake, nursery
 
     def start(self) -> Child:
-        return self._nursery.spawn("copier", "copier", url=self.url, lake=self.lake.url)
+        return self._nursery.spawn("pipeline", "copier", url=self.url, lake=self.lake.url)
 
     async def kill_at(self, last: str) -> None:
         """Held where it reads rows, until the gate of its death is closed; then on to that one."""
@@ -139,7 +139,7 @@ async def test_kills_at_random_lose_and_double_nothing(
         publishing = asyncio.create_task(_publish_on(store))
         for _ in range(KILLS):
             before = await _copies(store)
-            child = nursery.spawn("copier", "copier", url=store_url, lake=lake.url)
+            child = nursery.spawn("pipeline", "copier", url=store_url, lake=lake.url)
             while await _copies(store) < before + 2:  # until it is at work
                 assert child.alive, nursery.errors()
             await asyncio.sleep(chance.random() * 0.3)

@@ -36,7 +36,7 @@ from eventhub.secret_file import locate, read_or_create
 from eventhub.store import Store
 from eventhub.store.opening import open_named
 
-__all__ = ["serve", "serve_one"]
+__all__ = ["listen", "serve", "serve_one"]
 
 log = get_logger("eventhub.http")
 
@@ -54,7 +54,7 @@ def serve(loaded: Loaded) -> int:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             return runner.run(run_roles(settings, store, read_or_create(secret)))
     asyncio.run(_check_start(settings, store, secret))
-    listening = _listen(settings)
+    listening = listen(settings)
     if settings.workers > 1:
         return Processes(settings, secret, listening).run(lambda: _announce(listening, settings))
     return serve_one(settings, secret, listening, announce=lambda: _announce(listening, settings))
@@ -79,7 +79,7 @@ async def _check_start(settings: Settings, store: Store, secret: Path) -> None:
             )
 
 
-def _listen(settings: Settings) -> socket.socket:
+def listen(settings: Settings) -> socket.socket:
     """The socket that all processes share."""
     listening = socket.socket(socket.AF_INET6 if ":" in settings.host else socket.AF_INET, socket.SOCK_STREAM)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -103,9 +103,13 @@ def serve_one(
     *,
     announce: Callable[[], None] | None = None,
     told_by: int | None = None,
+    store: Store | None = None,
 ) -> int:
-    """One server process on a socket that listens already; it stops by signals, or as ``told_by`` that file."""
-    service = Service(settings, open_named(settings), read_or_create(secret))
+    """One server process on a socket that listens already; it stops by signals, or as ``told_by`` that file.
+
+    ``store`` is one that was made for it already; else it is the one that the settings name.
+    """
+    service = Service(settings, store or open_named(settings), read_or_create(secret))
     config = uvicorn.Config(
         build_app(service),
         http=LimitedProtocol,
