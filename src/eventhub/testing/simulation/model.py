@@ -204,7 +204,6 @@ class Model:
         self.closed.append((number, row.letter.dead_at))
         free = row.state is State.PARKED or self.head(row.key, row.consumer) is None
         row.state, row.due, row.worker = State.READY if free else State.BEHIND, None, None
-        row.failed_before = False
         row.letter, row.attempts, row.failures, row.errors = None, 0, 0, []
         row.log.append(("RETRIED", now))
         self._step_back(row, now)
