@@ -15,9 +15,11 @@ from eventhub.queue import EventQueue
 from eventhub.store import Store, open_store
 from eventhub.store.postgres import PostgresStore
 from eventhub.store.values import EventFilter
+from eventhub.testing.torture.checker import check
 from eventhub.testing.torture.children import Child, Nursery, until
+from eventhub.testing.torture.draining import drained
+from eventhub.testing.torture.evidence import gather_from
 from eventhub.testing.torture.proxy import Proxy
-from tests.crash.checker import Snapshot, Story, check, drained, figures
 from tests.crash.conftest import Say
 from tests.postgres_cluster import PostgresCluster
 
@@ -60,14 +62,16 @@ async def _finish(nursery: Nursery, crew: list[Child], url: str, say: Say) -> No
     """Stop publishing, work everything off, stop working, and judge."""
     await _end([child for child in crew if child.process.startswith("publisher")])
     async with open_store(url) as store:
-        say(f"drained in {await drained(store):.1f} s")
+        draining = await drained(store)
+        say(f"drained in {draining:.1f} s")
         await _end([child for child in crew if child.process.startswith("worker")])
-        story = Story(nursery.records(), await Snapshot.take(store))
+        evidence = nursery.directory / "evidence.db"
+        await gather_from(store, nursery.directory, evidence, facts={"drain.seconds": draining})
     assert nursery.errors() == ""
     assert {r.process for r in nursery.records() if r.op == "end"} == {child.process for child in crew}
-    violations = check(story)
-    say(", ".join(f"{name}: {count}" for name, count in figures(story).items()))
-    assert not violations, "\n".join(violations[:50])
+    verdict = check(evidence)
+    say(", ".join(f"{name}: {count}" for name, count in verdict.figures.items()))
+    assert verdict.clean, "\n".join(verdict.examples)
 
 
 async def _end(children: list[Child]) -> None:

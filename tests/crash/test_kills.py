@@ -9,8 +9,10 @@ from typing import Any
 import pytest
 
 from eventhub.store import open_store
+from eventhub.testing.torture.checker import check
 from eventhub.testing.torture.children import Child, Nursery
-from tests.crash.checker import Snapshot, Story, check, drained, figures
+from eventhub.testing.torture.draining import drained
+from eventhub.testing.torture.evidence import gather_from
 from tests.crash.conftest import Say
 
 KILLS = 200
@@ -71,12 +73,13 @@ async def test_nothing_acknowledged_is_lost_over_two_hundred_kills(
         await crew.end("publisher")
         draining = await drained(store)
         await crew.end("worker")
-        story = Story(nursery.records(), await Snapshot.take(store))
-    violations = check(story)
-    numbers = figures(story)
+        evidence = nursery.directory / "evidence.db"
+        await gather_from(store, nursery.directory, evidence, facts={"seed": seed, "drain.seconds": draining})
+    verdict = check(evidence)
+    numbers = verdict.figures
     say(", ".join(f"{name}: {count}" for name, count in numbers.items()))
     say(f"{killing:.1f} s of kills, drained in {draining:.1f} s, checked after {time.monotonic() - began:.1f} s")
-    assert not violations, "\n".join(violations[:50])
+    assert verdict.clean, "\n".join(verdict.examples)
     assert nursery.errors() == ""
     assert numbers["kills"] == KILLS
     assert numbers["acknowledged"] > KILLS

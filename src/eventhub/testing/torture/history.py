@@ -46,6 +46,7 @@ class Record(msgspec.Struct, kw_only=True, omit_defaults=True):
     until: float | None = None
     worker: str | None = None
     error: str | None = None
+    broadcast: bool | None = None
 
 
 class Call:

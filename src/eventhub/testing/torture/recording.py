@@ -1,11 +1,13 @@
 """The real stores, writing down every claim, extension and report before and after it is made."""
 
+import json
 import time
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 
 from eventhub.errors import EventHubError
 from eventhub.store import Store
+from eventhub.store.messages import MessageClaim, WantedMessages
 from eventhub.store.postgres import PostgresStore
 from eventhub.store.sqlite import SqliteStore
 from eventhub.store.values import Claim, Held, Report, Settled
@@ -43,6 +45,28 @@ class Recording(Store):
             call.info(error)
             raise
         call.ok([_claimed(claim, worker) for claim in claims])
+        return claims
+
+    async def claim_messages(
+        self,
+        wanted: Sequence[WantedMessages],
+        *,
+        worker: str,
+        lease: timedelta,
+        limit: int | None = None,
+        roll: float = 0.0,
+        now: datetime | None = None,
+    ) -> list[MessageClaim]:
+        until = time.time() + lease.total_seconds()  # at the earliest: the database looks at the clock later
+        call = self.history.invoke("claim", [{"worker": worker}])
+        try:
+            claims = await super().claim_messages(  # type: ignore[safe-super] # each engine has its own
+                wanted, worker=worker, lease=lease, limit=limit, roll=roll, now=now
+            )
+        except EventHubError as error:
+            call.info(error)
+            raise
+        call.ok([_claimed_message(claim, worker, until) for claim in claims])
         return claims
 
     async def extend(self, held: Sequence[Held], lease: timedelta, *, now: datetime | None = None) -> set[int]:
@@ -101,5 +125,17 @@ def _claimed(claim: Claim, worker: str) -> Facts:
         "key": claim.event.ordering_key,
         "hash": hash_of(claim.event.payload),
         "until": claim.lease_expires_at.timestamp(),
+        "worker": worker,
+    }
+
+
+def _claimed_message(claim: MessageClaim, worker: str, until: float) -> Facts:
+    return {
+        "id": claim.held.id,
+        "fence": claim.held.fence,
+        "attempt": claim.attempts,
+        "key": claim.ordering_key,
+        "hash": hash_of(json.loads(claim.payload)),
+        "until": until,
         "worker": worker,
     }

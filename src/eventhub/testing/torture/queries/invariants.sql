@@ -1,0 +1,412 @@
+-- name: prepare
+-- What several invariants ask for, each sorted once. A row of ``steps`` is one of the log with what the log said before it
+-- about the same delivery: if every row follows from the one before, the whole story does.
+CREATE TEMP TABLE publications AS
+SELECT token, hash, batch, size, key, "limit", broadcast, n AS place, min(time) AS began
+FROM records WHERE op = 'publish' AND kind = 'invoke' GROUP BY token;
+CREATE UNIQUE INDEX temp.publications_token ON publications (token);
+CREATE TEMP TABLE acknowledged AS
+SELECT token, id, min(time) AS time FROM records
+WHERE op = 'publish' AND kind = 'ok' AND id IS NOT NULL GROUP BY token, id;
+CREATE INDEX temp.acknowledged_token ON acknowledged (token);
+CREATE TEMP TABLE messages (id INTEGER PRIMARY KEY, event_id INTEGER, subscriber INTEGER);
+INSERT INTO messages
+SELECT id, event_id, max(subscriber) FROM (
+  SELECT delivery_id AS id, event_id, subscriber FROM log WHERE subscriber IS NOT NULL
+  UNION ALL SELECT id, event_id, subscriber FROM deliveries WHERE subscriber IS NOT NULL
+  UNION ALL SELECT delivery_id, event_id, subscriber FROM dead_letters WHERE subscriber IS NOT NULL) GROUP BY id;
+CREATE INDEX temp.messages_event ON messages (event_id, subscriber);
+CREATE TEMP TABLE steps AS
+SELECT delivery_id, id, event_id, action, attempt, fence, worker, created, lag(action) OVER story AS action_before,
+       lag(attempt) OVER story AS attempt_before, lag(fence) OVER story AS fence_before,
+       lead(id) OVER story IS NULL AS is_last
+FROM log WHERE action NOT IN ('STARTED', 'SKIPPED')
+WINDOW story AS (PARTITION BY delivery_id ORDER BY id);
+CREATE INDEX temp.steps_last ON steps (delivery_id) WHERE is_last;
+CREATE TEMP TABLE lives (delivery_id INTEGER PRIMARY KEY, event_id INTEGER, first INTEGER, over INTEGER, claims INTEGER,
+                         attempts INTEGER, granted INTEGER);
+INSERT INTO lives
+SELECT delivery_id, event_id, min(id) FILTER (WHERE action = 'PICKED'),
+       min(id) FILTER (WHERE action IN ('COMPLETED', 'DEAD', 'CANCELLED')), sum(action = 'PICKED'),
+       max(attempt) FILTER (WHERE action = 'PICKED'), sum(action IN ('RESET', 'RETRIED'))
+FROM steps GROUP BY delivery_id;
+CREATE TEMP TABLE claims AS
+SELECT id, fence, process, worker, time, until FROM records WHERE op = 'claim' AND kind = 'ok' AND id IS NOT NULL;
+CREATE INDEX temp.claims_claim ON claims (id, fence);
+CREATE TEMP TABLE reported AS
+SELECT id, fence, outcome, process, call, time FROM records WHERE op = 'report' AND kind = 'invoke';
+CREATE INDEX temp.reported_claim ON reported (id, fence);
+CREATE TEMP TABLE accepted AS
+SELECT id, fence, outcome, process, call FROM records WHERE op = 'report' AND kind = 'ok' AND accepted;
+CREATE TEMP TABLE arrivals AS
+SELECT id, worker AS path, key, token, hash, outcome, time, n FROM records WHERE op = 'arrive' AND kind = 'ok';
+CREATE TEMP TABLE handled AS
+SELECT id, fence, process FROM records WHERE op = 'handle' AND kind = 'ok' AND outcome = 'success';
+-- Whether the reports of both kinds of deliveries were written down at all.
+CREATE TEMP TABLE watched AS
+SELECT EXISTS (SELECT 1 FROM reported r WHERE NOT EXISTS (SELECT 1 FROM messages m WHERE m.id = r.id)) AS work,
+       EXISTS (SELECT 1 FROM reported r JOIN messages m ON m.id = r.id) AS messages;
+-- When processes went: killed, ended by themselves, or found dead; then their last words are the earliest moment.
+CREATE TEMP TABLE gone AS
+SELECT process, min(wall) AS wall FROM (
+  SELECT worker AS process, wall FROM records WHERE op = 'kill' AND kind = 'ok'
+  UNION ALL SELECT process, wall FROM records WHERE op = 'end' AND kind = 'ok'
+  UNION ALL SELECT r.process, max(r.wall) FROM records r
+            WHERE r.process IN (SELECT worker FROM records WHERE op = 'died') GROUP BY r.process) GROUP BY process;
+CREATE UNIQUE INDEX temp.gone_process ON gone (process);
+-- The deliveries of ordering keys in the order of their first claims.
+CREATE TEMP TABLE lanes AS
+SELECT * FROM (
+SELECT CASE WHEN m.id IS NULL THEN e.queue ELSE m.subscriber END AS consumer,
+       CASE WHEN m.id IS NULL OR s.ordering_key = 'ordering_key' THEN e.key
+            WHEN s.ordering_key = 'payload.key' THEN e.payload_key END AS key,
+       l.delivery_id, l.event_id, l.first, l.over, p.token, p.batch, p.place, p.began,
+       (SELECT min(a.time) FROM acknowledged a WHERE a.token = p.token) AS acknowledged
+FROM lives l CROSS JOIN events e ON e.id = l.event_id LEFT JOIN messages m ON m.id = l.delivery_id
+LEFT JOIN subscribers s ON s.id = m.subscriber LEFT JOIN publications p ON p.token = e.token
+WHERE l.first IS NOT NULL) WHERE key IS NOT NULL;
+
+-- name: lost
+-- 1. Acknowledged means: there for good, or archived.
+SELECT format('event %d (%s) was acknowledged and is lost', a.id, a.token) FROM acknowledged a
+WHERE NOT EXISTS (SELECT 1 FROM events e WHERE e.id = a.id) AND NOT EXISTS (SELECT 1 FROM lake_events l WHERE l.id = a.id);
+
+-- name: unsettled
+-- 1. After the drain nothing is open; what is parked is dead.
+SELECT format('delivery %d of event %d is still open (state %d) after the drain', d.id, d.event_id, d.state)
+FROM deliveries d WHERE d.state <> 4
+UNION ALL SELECT format('event %d still waits to be handed out', event_id) FROM markers;
+
+-- name: not_handed_out
+-- 1. A broadcast reaches every subscriber that was there before it and wants it. Where the publisher did not say what it
+-- was, an event that has a message, or no work, was one.
+SELECT format('event %d (%s) was never handed out to subscriber %d', e.id, e.token, s.id)
+FROM subscribers s CROSS JOIN events e
+JOIN wants w ON w.type = e.type AND w.subscriber = s.id
+LEFT JOIN publications p ON p.token = e.token
+WHERE NOT s.filtered AND e.created > s.created
+  AND coalesce(p.broadcast, EXISTS (SELECT 1 FROM messages m WHERE m.event_id = e.id)
+                         OR NOT EXISTS (SELECT 1 FROM lives l WHERE l.delivery_id = e.id AND l.claims > 0))
+  AND NOT EXISTS (SELECT 1 FROM messages m WHERE m.event_id = e.id AND m.subscriber = s.id)
+  AND NOT EXISTS (SELECT 1 FROM markers f WHERE f.event_id = e.id)
+  AND NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.id = e.id);
+
+-- name: invented
+-- 2. What is stored was to be published, and is what was to be published. The hub's own news are its own.
+SELECT CASE WHEN p.token IS NULL THEN format('event %d (%s) was never published', e.id, e.token)
+            ELSE format('event %d (%s) is not what was published', e.id, e.token) END
+FROM events e LEFT JOIN publications p ON p.token = e.token
+WHERE (p.token IS NULL OR p.hash IS NOT e.hash OR p.key IS NOT e.key) AND e.type NOT LIKE 'hub.%';
+
+-- name: altered
+-- 2. Workers get what is stored.
+SELECT format('%s %s event %d with content that is not in the store', r.process,
+              CASE r.op WHEN 'claim' THEN 'claimed' ELSE 'handled' END, r.id)
+FROM records r LEFT JOIN messages m ON m.id = r.id LEFT JOIN events e ON e.id = coalesce(m.event_id, r.id)
+WHERE ((r.op = 'handle' AND r.kind = 'invoke') OR (r.op = 'claim' AND r.kind = 'ok'))
+  AND r.id IS NOT NULL AND r.hash IS NOT NULL AND e.hash IS NOT r.hash;
+
+-- name: arrived_altered
+-- 2. Receivers get what is stored, under the number of its message.
+SELECT format('%s got message %d (%s), which is not what is stored (%s)', a.path, a.id, a.token, e.token)
+FROM arrivals a LEFT JOIN messages m ON m.id = a.id LEFT JOIN events e ON e.id = m.event_id
+WHERE e.id IS NULL OR e.token IS NOT a.token OR (a.hash IS NOT NULL AND a.hash IS NOT e.hash);
+
+-- name: stored_twice
+-- 2. However often a call is made under its key, it is one event, and the one that was acknowledged.
+SELECT format('%s was stored %d times: %s', token, count(*), group_concat(id)) FROM events
+WHERE token IS NOT NULL GROUP BY token HAVING count(*) > 1
+UNION ALL
+SELECT format('%s was acknowledged as %d, which is %s', a.token, a.id, e.token)
+FROM acknowledged a JOIN events e ON e.id = a.id WHERE e.token IS NOT a.token;
+
+-- name: halved
+-- 2. The events of one call are all there, or none of them.
+SELECT format('%d of %d events of call %s are there', found, size, batch)
+FROM (SELECT batch, max(size) AS size, sum(EXISTS (SELECT 1 FROM events e WHERE e.token = p.token)) AS found
+      FROM publications p WHERE batch IS NOT NULL GROUP BY batch)
+WHERE found NOT IN (0, size);
+
+-- name: handed_out_twice
+-- 2. One message for each subscriber.
+SELECT format('event %d was handed out %d times to subscriber %d: %s', event_id, count(*), subscriber, group_concat(id))
+FROM messages GROUP BY event_id, subscriber HAVING count(*) > 1;
+
+-- name: overtaken
+-- 3. First claims follow the order of publishing: what was acknowledged before the other began comes first.
+SELECT format('%s of %s: %s was claimed after one that was published later', key, consumer, token)
+FROM (SELECT *, max(began) OVER (PARTITION BY consumer, key ORDER BY first ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
+                  AS latest FROM lanes)
+WHERE acknowledged < latest
+UNION ALL
+SELECT format('%s of %s: %s comes before its predecessor in their call', key, consumer, token)
+FROM (SELECT *, lag(place) OVER (PARTITION BY consumer, key, batch ORDER BY first) AS before FROM lanes WHERE batch IS NOT NULL)
+WHERE place < before;
+
+-- name: in_flight
+-- 3. From the first claim of a delivery to its end, retries included, no other of its key is claimed.
+SELECT format('%s of %s: delivery %d was claimed while an earlier one was not settled', key, consumer, delivery_id)
+FROM (SELECT *, max(coalesce(over, 9223372036854775807))
+                  OVER (PARTITION BY consumer, key ORDER BY first ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS taken
+      FROM lanes)
+WHERE taken > first;
+
+-- name: arrived_overtaken
+-- 3. Receivers see each key in order: whatever comes for the first time comes after all that came before. One that was given
+-- up with its dispatcher may still arrive, from a process that had been stopped.
+SELECT format('%s, %s: message %d arrived after message %d', path, key, id, latest)
+FROM (SELECT *, max(id) OVER (PARTITION BY path, key ORDER BY time, n ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
+                  AS latest
+      FROM (SELECT id, path, key, min(time) AS time, n FROM arrivals WHERE key IS NOT NULL GROUP BY id, path))
+WHERE id < latest
+  AND NOT EXISTS (SELECT 1 FROM dead_letters d WHERE d.delivery_id = id AND d.reason = 'worker_lost');
+
+-- name: miscounted
+-- 4. Attempts are counted one by one: a claim is one more, one that is given back was none.
+SELECT format('delivery %d: %s is attempt %s after %s %s', delivery_id, action, attempt, action_before, attempt_before)
+FROM steps
+WHERE coalesce(attempt, 0) <> coalesce(attempt_before, 0) + (action = 'PICKED') - (action = 'RELEASED')
+  AND action NOT IN ('RETRIED', 'PUBLISHED');
+
+-- name: too_many
+-- 4. Nobody tries more often than allowed, unless an operator grants it.
+SELECT format('delivery %d was attempted %d times, %d are allowed', l.delivery_id, l.attempts, coalesce(s.max_attempts, p."limit"))
+FROM lives l CROSS JOIN events e ON e.id = l.event_id LEFT JOIN messages m ON m.id = l.delivery_id
+LEFT JOIN subscribers s ON s.id = m.subscriber LEFT JOIN publications p ON p.token = e.token AND m.id IS NULL
+WHERE l.attempts > coalesce(s.max_attempts, p."limit") AND NOT l.granted
+UNION ALL
+SELECT format('delivery %d was attempted %d times, its letter says that %d are allowed', delivery_id, attempts, max_attempts)
+FROM dead_letters WHERE attempts > max_attempts;
+
+-- name: too_few
+-- 4. Nor is anything given up before its last attempt.
+SELECT format('delivery %d was given up (%s) after %d attempts, %s are allowed', delivery_id, reason, attempts,
+              coalesce(max_attempts, 'any number'))
+FROM dead_letters
+WHERE (reason = 'worker_lost' AND max_attempts IS NULL)
+   OR (reason IN ('worker_lost', 'retries_exhausted') AND attempts < max_attempts);
+
+-- name: ended_twice
+-- 5. After the end there is nothing, unless somebody begins again.
+SELECT format('delivery %d: %s after %s', delivery_id, action, action_before) FROM steps
+WHERE action_before IN ('COMPLETED', 'DEAD', 'CANCELLED') AND action <> 'RETRIED';
+
+-- name: overlapping
+-- 6. A delivery is claimed only when the claim before has ended.
+SELECT format('delivery %d: claim %d while claim %d had not ended', delivery_id, fence, fence_before) FROM steps
+WHERE action = 'PICKED' AND action_before = 'PICKED'
+UNION ALL
+SELECT format('claim %d of delivery %d was handed out %d times: %s', fence, id, count(*), group_concat(process))
+FROM claims GROUP BY id, fence HAVING count(*) > 1;
+
+-- name: unfenced
+-- 6. Fences rise by one with every claim, and whatever ends a claim does so under its fence, once.
+SELECT format('delivery %d: %s under fence %s after %s under %s', delivery_id, action, fence, action_before, fence_before)
+FROM steps
+WHERE (action = 'PICKED' AND fence IS NOT coalesce(fence_before, 0) + 1)
+   OR (action IN ('FAILED', 'ABANDONED', 'RELEASED', 'RESET')
+       AND (fence IS NOT fence_before OR action_before IS NOT 'PICKED'))
+   OR (action = 'COMPLETED' AND coalesce(attempt, 0) > 0
+       AND (fence IS NOT fence_before OR action_before IS NOT 'PICKED'))
+   OR (action = 'DEAD' AND coalesce(fence, 0) <> coalesce(fence_before, 0));
+
+-- name: untraced
+-- 6. What was accepted is in the log.
+SELECT format('%s: %s of claim %d:%d was accepted and is not in the log', a.process, a.outcome, a.id, a.fence)
+FROM accepted a
+WHERE NOT EXISTS (SELECT 1 FROM log g WHERE g.delivery_id = a.id AND g.fence = a.fence
+                  AND g.action = CASE a.outcome WHEN 'Complete' THEN 'COMPLETED' WHEN 'Retry' THEN 'FAILED'
+                                                WHEN 'Release' THEN 'RELEASED' ELSE 'DEAD' END)
+  AND EXISTS (SELECT 1 FROM log g WHERE g.delivery_id = a.id)
+UNION ALL
+SELECT format('%d reports of claim %d:%d were accepted', count(*), id, fence) FROM accepted
+GROUP BY id, fence HAVING count(*) > 1;
+
+-- name: zombies
+-- 6. Once a higher fence was handed out, nothing reported afterwards under a lower one is accepted.
+SELECT format('%s reported %d:%d after fence %d had been handed out', process, id, reported, highest)
+FROM (SELECT *, max(claimed) OVER (PARTITION BY id ORDER BY time, claimed ROWS UNBOUNDED PRECEDING) AS highest
+      FROM (SELECT id, time, fence AS claimed, NULL AS reported, process FROM claims
+            UNION ALL
+            SELECT a.id, min(r.time), NULL, a.fence, a.process FROM accepted a
+            CROSS JOIN reported r ON r.id = a.id AND r.fence = a.fence AND r.process = a.process AND r.call = a.call
+            GROUP BY a.id, a.fence, a.process, a.call))
+WHERE reported < highest;
+
+-- name: unreported
+-- 6. What the log says of a claim's end, somebody reported, unless the claim was lost.
+SELECT format('delivery %d: %s under fence %d, and nobody reported it', g.delivery_id, g.action, g.fence)
+FROM log g CROSS JOIN watched w
+WHERE g.action IN ('COMPLETED', 'FAILED', 'RELEASED', 'DEAD') AND g.fence > 0
+  AND CASE WHEN g.delivery_id = g.event_id THEN w.work ELSE w.messages END
+  AND NOT EXISTS (SELECT 1 FROM reported r WHERE r.id = g.delivery_id AND r.fence = g.fence
+                  AND r.outcome = CASE g.action WHEN 'COMPLETED' THEN 'Complete' WHEN 'RELEASED' THEN 'Release'
+                                                WHEN 'DEAD' THEN 'Bury'
+                                  ELSE CASE WHEN EXISTS (SELECT 1 FROM log d WHERE d.delivery_id = g.delivery_id
+                                                         AND d.fence = g.fence AND d.action = 'DEAD')
+                                            THEN 'Bury' ELSE 'Retry' END END)
+  AND NOT EXISTS (SELECT 1 FROM log b WHERE b.delivery_id = g.delivery_id AND b.fence = g.fence AND b.action = 'ABANDONED')
+  AND NOT EXISTS (SELECT 1 FROM dead_letters l WHERE l.delivery_id = g.delivery_id AND l.reason IN ('manual', 'skipped'));
+
+-- name: taken_early
+-- 6. A claim is abandoned only after its lease has ended, or after its process has.
+SELECT format('claim %d:%d of %s was taken %.3f s before its end', g.delivery_id, g.fence, c.process, c.until - g.created)
+FROM steps g
+CROSS JOIN (SELECT id, fence, process, max(until) AS until
+            FROM (SELECT id, fence, process, until FROM claims
+                  UNION ALL SELECT id, fence, process, until FROM records
+                            WHERE op = 'extend' AND kind = 'ok' AND accepted) GROUP BY id, fence) c
+  ON c.id = g.delivery_id AND c.fence = g.fence
+LEFT JOIN gone o ON o.process = c.process
+WHERE g.action = 'ABANDONED' AND g.created <= c.until AND g.created <= coalesce(o.wall, g.created);
+
+-- name: begun_wrong
+-- 7. A story begins with PUBLISHED, that of a message with its first claim, and each begins once.
+SELECT format('event %d has no log', e.id) FROM events e WHERE NOT EXISTS (SELECT 1 FROM log g WHERE g.delivery_id = e.id)
+UNION ALL
+SELECT format('delivery %d begins with %s', s.delivery_id, s.action) FROM steps s
+WHERE s.action_before IS NULL AND s.action <> 'PUBLISHED'
+  AND (s.delivery_id = s.event_id OR s.action NOT IN ('PICKED', 'DEAD', 'CANCELLED'))
+UNION ALL
+SELECT format('delivery %d was published again after %s', delivery_id, action_before) FROM steps
+WHERE action = 'PUBLISHED' AND action_before IS NOT NULL;
+
+-- name: folded_wrong
+-- 7. Where the log ends is where the delivery stands.
+SELECT format('delivery %d: the log ends with %s (attempt %s, fence %s), the store has %s', s.delivery_id, s.action,
+              s.attempt, s.fence, CASE WHEN d.id IS NULL THEN 'no delivery'
+                                       ELSE format('state %d, attempt %d, fence %d', d.state, d.attempts, d.fence) END)
+FROM steps s LEFT JOIN deliveries d ON d.id = s.delivery_id
+WHERE s.is_last AND CASE s.action
+    WHEN 'COMPLETED' THEN d.id IS NOT NULL
+    WHEN 'CANCELLED' THEN d.id IS NOT NULL
+    WHEN 'DEAD' THEN d.state <> 4
+    WHEN 'PUBLISHED' THEN CASE WHEN d.id IS NOT NULL THEN d.state = 1
+                               ELSE NOT EXISTS (SELECT 1 FROM messages m WHERE m.event_id = s.event_id)
+                                    AND NOT EXISTS (SELECT 1 FROM markers f WHERE f.event_id = s.event_id) END
+    ELSE d.id IS NULL OR (d.state = 1) <> (s.action = 'PICKED') OR d.fence <> s.fence OR d.attempts <> s.attempt END
+UNION ALL
+SELECT format('delivery %d (%s) has an open dead letter and the log ends with %s', l.delivery_id, l.reason, s.action)
+FROM dead_letters l LEFT JOIN steps s ON s.delivery_id = l.delivery_id AND s.is_last
+WHERE l.retried_at IS NULL AND (s.action IS NOT 'DEAD' OR s.attempt <> l.attempts OR s.fence <> l.fence);
+
+-- name: no_letter
+-- 8. Whatever died has an open dead letter.
+SELECT format('delivery %d is dead and has no dead letter', s.delivery_id) FROM steps s
+WHERE s.is_last AND s.action = 'DEAD'
+  AND NOT EXISTS (SELECT 1 FROM dead_letters l WHERE l.delivery_id = s.delivery_id AND l.retried_at IS NULL);
+
+-- name: incomplete_letter
+-- 8. A letter has the reason, every error (a hundred at most), the event as it is, and who it was for.
+SELECT format('the dead letter of delivery %d is incomplete: %s, %d errors of %d failures (%d in the log)%s%s', delivery_id,
+              reason, error_count, failures, logged, iif(whole, '', ', not the event that is stored'),
+              iif(subscriber IS NOT NULL AND consumer IS NULL, ', nobody it was for', ''))
+FROM (SELECT l.*, e.hash IS NULL OR e.hash IS l.hash AS whole,
+             (SELECT count(*) FROM log g WHERE g.delivery_id = l.delivery_id AND g.action IN ('FAILED', 'ABANDONED')
+              AND g.id > coalesce((SELECT max(b.id) FROM log b WHERE b.delivery_id = l.delivery_id AND b.attempt = 0
+                                   AND b.action = 'RETRIED'), 0)) AS logged
+      FROM dead_letters l LEFT JOIN events e ON e.id = l.event_id WHERE l.retried_at IS NULL)
+WHERE coalesce(reason, '') = '' OR (error_count = 0 AND reason NOT IN ('manual', 'skipped'))
+   OR error_count < min(failures, 100) OR failures <> logged OR NOT whole OR (subscriber IS NOT NULL AND consumer IS NULL);
+
+-- name: unequal
+-- 9. Published = completed + dead + open, each counted where it stands: by the log, by the letters, by what is open.
+WITH open AS MATERIALIZED (
+  SELECT event_id FROM deliveries WHERE state <> 4 UNION SELECT event_id FROM markers),
+dead AS MATERIALIZED (
+  SELECT DISTINCT event_id FROM dead_letters WHERE retried_at IS NULL AND event_id NOT IN (SELECT event_id FROM open)),
+done AS MATERIALIZED (
+  SELECT event_id FROM steps WHERE is_last GROUP BY event_id
+  HAVING sum(action IN ('COMPLETED', 'CANCELLED')) > 0
+     AND sum(action NOT IN ('COMPLETED', 'CANCELLED') AND (action <> 'PUBLISHED' OR delivery_id <> event_id)) = 0),
+numbers AS (
+  SELECT (SELECT count(DISTINCT event_id) FROM log WHERE action = 'PUBLISHED') AS published,
+         (SELECT count(*) FROM open) AS open, (SELECT count(*) FROM dead) AS dead,
+         (SELECT count(*) FROM done WHERE event_id NOT IN (SELECT event_id FROM open)
+          AND event_id NOT IN (SELECT event_id FROM dead)) AS completed)
+SELECT format('%d were published, and %d are completed, %d dead and %d open', published, completed, dead, open)
+FROM numbers WHERE published <> completed + dead + open;
+
+-- name: miscounting
+-- 9. The numbers that the hub tells are the numbers that there are.
+WITH told AS (
+  SELECT key, CAST(value AS INTEGER) AS told, CASE key
+    WHEN 'stats.events' THEN (SELECT count(*) FROM events)
+    WHEN 'stats.open' THEN (SELECT count(*) FROM (SELECT event_id FROM deliveries WHERE state <> 4
+                                                  UNION SELECT event_id FROM markers))
+    WHEN 'stats.dead' THEN (SELECT count(DISTINCT event_id) FROM dead_letters
+                            WHERE retried_at IS NULL AND event_id NOT IN (SELECT event_id FROM deliveries WHERE state <> 4)
+                              AND event_id NOT IN (SELECT event_id FROM markers))
+    WHEN 'metric.eventhub_dlq_size' THEN (SELECT count(*) FROM dead_letters WHERE retried_at IS NULL)
+    WHEN 'metric.eventhub_pending_messages' THEN (SELECT count(*) FROM deliveries WHERE subscriber IS NOT NULL AND state <> 4)
+    END AS counted
+  FROM facts)
+SELECT format('%s says %d, and there are %d', key, told, counted) FROM told WHERE counted IS NOT NULL AND told <> counted;
+
+-- name: lake_wrong
+-- 10. The lake has each event once.
+SELECT format('the lake has event %d %d times', id, count) FROM lake_events WHERE count > 1
+UNION ALL
+SELECT format('the lake has event %d, which nobody published', l.id) FROM lake_events l
+WHERE NOT EXISTS (SELECT 1 FROM events e WHERE e.id = l.id)
+  AND l.id NOT IN (SELECT a.id FROM acknowledged a)
+UNION ALL
+SELECT format('the lake lacks event %d', e.id) FROM events e
+WHERE EXISTS (SELECT 1 FROM facts WHERE key = 'lake') AND NOT EXISTS (SELECT 1 FROM lake_events l WHERE l.id = e.id);
+
+-- name: not_drained
+-- 11. After the healing everything comes to its end in bounded time.
+SELECT format('the drain took %.1f s, %.1f s are allowed', s.value, coalesce(b.value, 60))
+FROM facts s LEFT JOIN facts b ON b.key = 'drain.bound' WHERE s.key = 'drain.seconds' AND s.value > coalesce(b.value, 60)
+UNION ALL
+SELECT format('%d deliveries were not drained', count(*)) FROM deliveries WHERE state <> 4 HAVING count(*) > 0;
+
+-- name: unexplained
+-- 12. Good work that is done again has a reason: its claim was lost, given back, or ended otherwise by its own report. And
+-- one claim is worked on once.
+SELECT format('%s handled %d:%d well, and the log says %s', h.process, h.id, h.fence, coalesce(g.action, 'nothing'))
+FROM handled h
+LEFT JOIN log g ON g.delivery_id = h.id AND g.fence = h.fence
+  AND g.id = (SELECT max(o.id) FROM log o WHERE o.delivery_id = h.id AND o.fence = h.fence)
+WHERE coalesce(g.action, '') NOT IN ('COMPLETED', 'ABANDONED', 'DEAD', 'RELEASED')
+UNION ALL
+SELECT format('claim %d:%d was worked on %d times', id, fence, count(*)) FROM handled GROUP BY id, fence HAVING count(*) > 1
+UNION ALL
+SELECT format('message %d arrived %d times and was claimed %d times', a.id, a.times, coalesce(l.claims, 0))
+FROM (SELECT id, count(*) AS times FROM arrivals GROUP BY id) a LEFT JOIN lives l ON l.delivery_id = a.id
+WHERE a.times > coalesce(l.claims, 0);
+
+-- name: too_many_duplicates
+-- 12. Faults make no more duplicates than was in flight when they struck.
+WITH done AS (
+  SELECT id, count(*) AS times FROM handled GROUP BY id HAVING count(*) > 1
+  UNION ALL
+  SELECT id, count(*) FROM arrivals WHERE outcome LIKE '2%' GROUP BY id HAVING count(*) > 1),
+faults AS (SELECT count(*) AS times FROM records WHERE op IN ('kill', 'stop', 'terminate', 'fault', 'died') AND kind = 'ok')
+SELECT format('%d duplicates after %d faults with %d in flight', sum(d.times - 1), f.times, b.value)
+FROM done d CROSS JOIN faults f JOIN facts b ON b.key = 'in_flight'
+HAVING sum(d.times - 1) > f.times * b.value;
+
+-- name: figures
+-- The run in numbers.
+SELECT 'records', count(*) FROM records
+UNION ALL SELECT 'events', count(*) FROM events
+UNION ALL SELECT 'acknowledged', count(DISTINCT token) FROM acknowledged
+UNION ALL SELECT 'completed', count(*) FROM steps WHERE is_last AND action = 'COMPLETED'
+UNION ALL SELECT 'messages', count(*) FROM messages
+UNION ALL SELECT * FROM (SELECT 'dead: ' || reason, count(*) FROM dead_letters WHERE retried_at IS NULL GROUP BY reason ORDER BY reason)
+UNION ALL SELECT 'kills', count(*) FROM records WHERE op = 'kill' AND kind = 'ok'
+UNION ALL SELECT * FROM (SELECT 'kills of ' || substr(worker, 1, instr(worker || '-', '-') - 1) || 's', count(*) FROM records
+                         WHERE op = 'kill' AND kind = 'ok' GROUP BY 1 ORDER BY 1)
+UNION ALL SELECT 'stops', count(*) FROM records WHERE op = 'stop' AND kind = 'ok'
+UNION ALL SELECT 'other faults', count(*) FROM records WHERE op IN ('terminate', 'fault', 'died') AND kind = 'ok'
+UNION ALL SELECT 'claims', count(*) FROM steps WHERE action = 'PICKED'
+UNION ALL SELECT 'abandoned', count(*) FROM steps WHERE action = 'ABANDONED'
+UNION ALL SELECT 'released', count(*) FROM steps WHERE action = 'RELEASED'
+UNION ALL SELECT 'late reports refused', count(*) FROM records WHERE op = 'report' AND kind = 'ok' AND NOT accepted
+UNION ALL SELECT 'arrivals', count(*) FROM arrivals
+UNION ALL SELECT 'duplicates', coalesce(sum(times - 1), 0) FROM (
+  SELECT count(*) AS times FROM handled GROUP BY id HAVING count(*) > 1
+  UNION ALL SELECT count(*) FROM arrivals WHERE outcome LIKE '2%' GROUP BY id HAVING count(*) > 1)
+UNION ALL SELECT 'ordering keys', count(*) FROM (SELECT DISTINCT consumer, key FROM lanes)
+UNION ALL SELECT 'events in the lake', count(*) FROM lake_events;

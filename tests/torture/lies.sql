@@ -1,0 +1,187 @@
+-- Lies about the honest story of test_checker.py, each with the rule that must catch it. Events 1 and 2 are work with
+-- one key, 3 to 5 are work of one call, 5 is dead; 7 and 8 are broadcasts with one key, as messages 9 and 10.
+
+-- lie: an acknowledged event is gone → lost
+DELETE FROM events WHERE id = 1;
+
+-- lie: an acknowledged event hangs → unsettled
+INSERT INTO deliveries VALUES (1, 1, NULL, 'key', 1, 1, 1, 0, 3, 'w', 0);
+
+-- lie: a marker is left → unsettled
+INSERT INTO markers VALUES (7, 1, NULL);
+
+-- lie: a subscriber was forgotten → not_handed_out
+DELETE FROM log WHERE delivery_id = 10;
+
+-- lie: an event was changed → invented
+UPDATE events SET hash = 'other' WHERE id = 1;
+
+-- lie: a key was changed → invented
+UPDATE events SET key = 'other' WHERE id = 1;
+
+-- lie: an event came from nowhere → invented
+UPDATE events SET token = 'q-1-0' WHERE id = 1;
+
+-- lie: a worker got something else → altered
+UPDATE records SET hash = 'x' WHERE op = 'handle' AND id = 1;
+
+-- lie: a claim is of something else → altered
+UPDATE records SET hash = 'x' WHERE op = 'claim' AND id = 9;
+
+-- lie: a receiver got something else → arrived_altered
+UPDATE records SET hash = 'x' WHERE op = 'arrive' AND id = 10;
+
+-- lie: a receiver got another's message → arrived_altered
+UPDATE records SET id = 10 WHERE op = 'arrive' AND id = 9 AND outcome = '500';
+
+-- lie: part of a call is missing → halved
+DELETE FROM events WHERE id = 4;
+
+-- lie: a key made two events → stored_twice
+INSERT INTO events SELECT 90, type, token, hash, key, payload_key, idempotency, queue, created FROM events WHERE id =
+  1;
+
+-- lie: another event was acknowledged → stored_twice
+UPDATE records SET id = 3 WHERE op = 'publish' AND kind = 'ok' AND id = 1;
+
+-- lie: a message was made twice → handed_out_twice
+INSERT INTO log SELECT 90, id + 1000, event_id, action, worker, attempt, fence, status_code, error, subscriber,
+  created FROM log WHERE delivery_id = 9;
+
+-- lie: a key was overtaken → overtaken
+UPDATE log SET id = id - 1000 WHERE delivery_id = 2;
+
+-- lie: a key's messages were swapped → overtaken
+UPDATE log SET id = id - 1000 WHERE delivery_id = 10;
+
+-- lie: two of a key were in flight → in_flight
+UPDATE log SET id = (SELECT max(id) FROM log) + 1 WHERE delivery_id = 1 AND action = 'COMPLETED';
+
+-- lie: two messages of a key were in flight → in_flight
+UPDATE log SET id = (SELECT max(id) FROM log) + 1 WHERE delivery_id = 9 AND action = 'COMPLETED';
+
+-- lie: a receiver was overtaken → arrived_overtaken
+UPDATE records SET time = time - 1000 WHERE op = 'arrive' AND id = 10;
+
+-- lie: an attempt was not counted → miscounted
+UPDATE log SET attempt = 1 WHERE delivery_id = 2 AND fence = 2;
+
+-- lie: a message's attempt was not counted → miscounted
+UPDATE log SET attempt = 1 WHERE delivery_id = 9 AND fence = 2;
+
+-- lie: an attempt is beyond the limit → too_many
+UPDATE records SET "limit" = 1 WHERE op = 'publish';
+
+-- lie: a message is beyond its limit → too_many
+UPDATE subscribers SET max_attempts = 1;
+
+-- lie: a letter came too early → too_few
+UPDATE dead_letters SET reason = 'retries_exhausted';
+
+-- lie: an unlimited one was given up → too_few
+UPDATE dead_letters SET reason = 'worker_lost', max_attempts = NULL;
+
+-- lie: an event completed twice → ended_twice
+INSERT INTO log SELECT delivery_id, (SELECT max(id) FROM log) + 1, event_id, action, worker, attempt, fence,
+  status_code, error, subscriber, created FROM log WHERE delivery_id = 1 AND action = 'COMPLETED';
+
+-- lie: a claim while another lasted → overlapping
+DELETE FROM log WHERE delivery_id = 2 AND action = 'FAILED';
+
+-- lie: a claim was handed out twice → overlapping
+INSERT INTO records (process, kind, op, time, wall, id, fence, until, worker) VALUES ('worker-b.1', 'ok', 'claim', 0,
+  0, 1, 1, 0, 'worker-b.1');
+
+-- lie: the sweep took the successor's claim → unfenced
+UPDATE log SET action = 'ABANDONED', fence = 2 WHERE delivery_id = 2 AND action = 'FAILED';
+
+-- lie: a fence was used again → unfenced
+UPDATE log SET fence = 1 WHERE delivery_id = 9;
+
+-- lie: an accepted report left no trace → untraced
+UPDATE log SET action = 'ABANDONED' WHERE delivery_id = 2 AND action = 'FAILED';
+
+-- lie: a claim was reported twice → untraced
+INSERT INTO records (process, call, kind, op, time, wall, id, fence, outcome, accepted) SELECT process, 999, kind, op,
+  time, wall, id, fence, outcome, accepted FROM records WHERE op = 'report' AND id = 1;
+
+-- lie: a zombie's report was accepted → zombies
+INSERT INTO records (process, call, kind, op, time, wall, id, fence, outcome, accepted) SELECT process, 999, kind, op,
+  time + 1000, wall, id, fence, outcome, accepted FROM records WHERE op = 'report' AND id = 2 AND fence = 1;
+
+-- lie: an end was reported by nobody → unreported
+DELETE FROM records WHERE op = 'report' AND id = 1;
+
+-- lie: a message's end was reported by nobody → unreported
+DELETE FROM records WHERE op = 'report' AND id = 10;
+
+-- lie: a claim was taken within its lease → taken_early
+UPDATE log SET action = 'ABANDONED' WHERE delivery_id = 2 AND action = 'FAILED';
+
+-- lie: a message was taken within its lease → taken_early
+UPDATE log SET action = 'ABANDONED' WHERE delivery_id = 9 AND action = 'FAILED';
+
+-- lie: the beginning is missing → begun_wrong
+DELETE FROM log WHERE delivery_id = 1 AND action = 'PUBLISHED';
+
+-- lie: there is no log at all → begun_wrong
+DELETE FROM log WHERE event_id = 1;
+
+-- lie: the end is missing → folded_wrong
+DELETE FROM log WHERE delivery_id = 1 AND action = 'COMPLETED';
+
+-- lie: a message's end is missing → folded_wrong
+DELETE FROM log WHERE delivery_id = 10 AND action = 'COMPLETED';
+
+-- lie: a letter counts other attempts → folded_wrong
+UPDATE dead_letters SET attempts = 3;
+
+-- lie: a dead letter is missing → no_letter
+DELETE FROM dead_letters;
+
+-- lie: a dead letter has no errors → incomplete_letter
+UPDATE dead_letters SET errors = NULL, error_count = 0;
+
+-- lie: a dead letter has no reason → incomplete_letter
+UPDATE dead_letters SET reason = '';
+
+-- lie: a dead letter is of another event → incomplete_letter
+UPDATE dead_letters SET hash = 'x';
+
+-- lie: a dead letter misses a failure → incomplete_letter
+UPDATE dead_letters SET failures = 0;
+
+-- lie: an event is counted nowhere → unequal
+DELETE FROM log WHERE delivery_id = 3 AND action <> 'PUBLISHED';
+
+-- lie: the statistics are wrong → miscounting
+UPDATE facts SET value = 6 WHERE key = 'stats.events';
+
+-- lie: a metric is wrong → miscounting
+UPDATE facts SET value = 0 WHERE key = 'metric.eventhub_dlq_size';
+
+-- lie: the lake has one twice → lake_wrong
+INSERT INTO lake_events VALUES (1, 2);
+
+-- lie: the lake has a stranger → lake_wrong
+INSERT INTO lake_events VALUES (99, 1);
+
+-- lie: the lake lacks one → lake_wrong
+INSERT INTO facts VALUES ('lake', 'somewhere');
+
+-- lie: the drain took too long → not_drained
+UPDATE facts SET value = 61 WHERE key = 'drain.seconds';
+
+-- lie: good work was called a failure → unexplained
+UPDATE log SET action = 'FAILED' WHERE delivery_id = 1 AND action = 'COMPLETED';
+
+-- lie: a claim was worked on twice → unexplained
+INSERT INTO records (process, call, kind, op, time, wall, id, fence, outcome) VALUES ('worker-b.1', 1, 'ok', 'handle',
+  0, 0, 1, 1, 'success');
+
+-- lie: more arrived than was claimed → unexplained
+INSERT INTO records (process, call, kind, op, time, wall, id, worker, key, token, outcome) SELECT process, call, kind,
+  op, time, wall, id, worker, key, token, outcome FROM records WHERE op = 'arrive' AND id = 10;
+
+-- lie: there are duplicates without a fault → too_many_duplicates
+UPDATE records SET outcome = '200' WHERE op = 'arrive';

@@ -1,0 +1,137 @@
+"""The checker itself: it accepts an honest story and catches every lie that is planted in one."""
+
+import asyncio
+import contextlib
+import re
+import shutil
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+
+import apsw
+import pytest
+
+from eventhub.core.lifecycle import Bury, Complete, Outcome, Reason, Retry
+from eventhub.core.subscribers import Subscriber
+from eventhub.hub import Hub
+from eventhub.hub.directory import Directory
+from eventhub.queue import EventQueue
+from eventhub.store import Store
+from eventhub.store.messages import WantedMessages
+from eventhub.store.values import Report
+from eventhub.testing.torture.checker import INVARIANTS, Verdict, check
+from eventhub.testing.torture.evidence import gather_from
+from eventhub.testing.torture.history import Facts, History, hash_of
+from eventhub.testing.torture.recording import recorded
+from eventhub.testing.torture.roles.publisher import Plan, attempt, into_queue
+from eventhub.testing.torture.roles.worker import Arguments, Worker
+
+LEASE = timedelta(seconds=60)
+OUTCOMES: dict[tuple[int, int], Outcome] = {(2, 1): Retry("not now"), (5, 1): Bury("never", Reason.REJECTED)}
+
+
+def _event(token: str, key: str | None = None, *, keyed: bool = True) -> Facts:
+    event: Facts = {"type": "crash.test", "payload": {"token": token, "key": key}}
+    return event | ({"ordering_key": key} if key else {}) | ({"idempotency_key": token} if keyed else {})
+
+
+async def _work(store: Store, history: History, directory: Path) -> None:
+    """Events 1 and 2 share a key, and 2 needs a second attempt; 3, 4 and 5 are one call, and 5 dies."""
+    queue = EventQueue(store, queue="crash", max_attempts=3)
+    batch = [_event(f"p-3-{place}", keyed=False) for place in range(3)]
+    with History(directory, "publisher-a.1") as publisher:
+        for plan in (
+            Plan(1, [_event("p-1-0", "key")], 3, keyed=True),
+            Plan(2, [_event("p-2-0", "key")], 3, keyed=True),
+            Plan(3, batch, 3, keyed=False),
+        ):
+            await attempt(partial(into_queue, queue), plan, "p", publisher)
+    settings = Arguments(process="worker-a.1", directory="", url="", seed=1, style="bare", hold=0)
+    worker = Worker(settings, history)
+    while claims := await store.claim("crash", worker="worker-a.1", lease=LEASE):
+        for claim in claims:
+            outcome = OUTCOMES.get((claim.held.id, claim.event.attempts), Complete())
+            if isinstance(outcome, Complete):
+                await worker.handle(claim.event, claim.held.fence)
+            await store.settle([Report(claim.held, outcome)])
+
+
+async def _deliver(store: Store, history: History) -> None:
+    """Events 7 and 8 share a key and go to subscriber 6; message 9 needs a second attempt, then 10 follows it."""
+    hub = Hub(store, secret=bytes(32), roles=(), allow_private=["127.0.0.0/8"])
+    ordered = Subscriber(name="a", url="http://127.0.0.1:9999/a", event_type="hook.*", ordering_key="ordering_key")
+    await hub.subscribers.create(ordered)
+    for number in (1, 2):
+        event = {**_event(f"h-{number}-0", "key"), "type": "hook.test"}
+        await attempt(lambda plan: hub.publish_many(plan.events), Plan(number, [event], None, keyed=True), "h", history)
+    version, rows = await store.subscribers()
+    await store.fan_out(Directory(version, rows).plan())
+    wanted = [WantedMessages(rows[0].id, 10)]
+    while claims := await store.claim_messages(wanted, worker="dispatcher", lease=LEASE):
+        for claim in claims:
+            fails = (claim.held.id, claim.attempts) == (9, 1)
+            token = f"h-{claim.event_id - 6}-0"
+            facts = {"token": token, "key": "key", "hash": hash_of({"token": token, "key": "key"})}
+            history.note("arrive", id=claim.held.id, worker="/a", outcome="500" if fails else "200", **facts)
+            await store.settle([Report(claim.held, Retry("500") if fails else Complete())])
+
+
+@pytest.fixture(scope="module")
+def honest(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("story")
+    asyncio.run(_play(directory))
+    return directory / "evidence.db"
+
+
+async def _play(directory: Path) -> None:
+    with History(directory, "worker-a.1") as history:
+        async with recorded(f"sqlite:///{directory / 'hub.db'}", history) as store:
+            await _work(store, history, directory)
+            await _deliver(store, history)
+            facts = {"drain.seconds": 1.0, "in_flight": 1, "metric.eventhub_dlq_size": 1}
+            await gather_from(store, directory, directory / "evidence.db", facts=facts)
+
+
+@pytest.fixture
+def evidence(honest: Path, tmp_path: Path) -> Path:
+    copied = tmp_path / "evidence.db"
+    shutil.copy(honest, copied)
+    return copied
+
+
+def _told(file: Path, lie: str) -> Verdict:
+    with contextlib.closing(apsw.Connection(str(file))) as connection:
+        connection.execute(lie)
+        assert connection.total_changes() > 0, "the lie changes nothing"
+    return check(file)
+
+
+def test_an_honest_story_breaks_no_promise(evidence: Path) -> None:
+    verdict = check(evidence)
+    assert verdict.examples == []
+    assert verdict.clean
+    expected = {"events": 7, "acknowledged": 7, "completed": 6, "dead: rejected": 1, "messages": 2, "arrivals": 3}
+    assert verdict.figures | expected == verdict.figures
+
+
+def _lies() -> dict[str, tuple[str, str]]:
+    """By their words: the rule that must catch it, and the statement."""
+    text = (Path(__file__).parent / "lies.sql").read_text()
+    found = re.findall(r"^-- lie: ([^\n]+) → (\w+)\n(.+?);$", text, re.MULTILINE | re.DOTALL)
+    return {words: (rule, change) for words, rule, change in found}
+
+
+LIES = _lies()
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_every_lie_is_caught(evidence: Path, lie: str) -> None:
+    rule, change = LIES[lie]
+    assert rule in _told(evidence, change).broken
+
+
+def test_every_rule_has_a_lie() -> None:
+    rules = [rule for invariant in INVARIANTS for rule in invariant.rules]
+    assert {rule for rule, _ in LIES.values()} == set(rules)
+    assert [invariant.number for invariant in INVARIANTS] == list(range(1, 13))
+    assert len(rules) == len(set(rules))
