@@ -100,11 +100,11 @@ class SqliteTwin:
             event = await self._store.event(number)
             if event is None or event.status != memory.status(number):
                 return f"event {number} is {event and event.status} in the store, {memory.status(number)} in the model"
-            told = [str(entry.action) for entry in await self._store.log(number) if entry.delivery_id == number]
-            row = memory.model.rows.get(number)
-            expected = [action for action, _ in row.log] if row is not None else None
-            if expected is not None and told != expected:
-                return f"the log of event {number} tells {told} in the store, {expected} in the model"
+            log = await self._store.log(number)
+            for row in (row for row in memory.model.rows.values() if row.event == number):
+                told = [(str(entry.action), entry.created_at) for entry in log if entry.delivery_id == row.id]
+                if told != row.log:
+                    return f"the log of delivery {row.id} tells {told} in the store, {row.log} in the model"
         return None
 
     async def _answer(self, call: Call, now: datetime) -> Any:  # noqa: PLR0911 - one for each call
