@@ -15,7 +15,7 @@ from benchmarks.comparing.settings import Settings, Subject
 from eventhub.bench.figures import Sample
 from eventhub.bench.machine import Facts
 
-__all__ = ["Planned", "Rounds", "Tell", "load", "processor"]
+__all__ = ["Planned", "Rounds", "Tell", "load", "now", "processor"]
 
 Key = tuple[str, str]
 Tell = Callable[[str], None]

@@ -40,6 +40,7 @@ class Stage:
     def __init__(self, url: str, hub: Hub, to: Receiver, secret: str, secret_file: Path) -> None:
         self.url, self.hub, self.receiver = url, hub, to
         self.secret, self.secret_file = secret, secret_file
+        self._fan_out = FanOut(hub.store, hub.numbers)
 
     async def subscribe(self, kinds: Sequence[str], *, ordered: bool = False, paths: Sequence[str] = ()) -> None:
         """A subscriber for each of these types, each at a path of its own."""
@@ -55,9 +56,9 @@ class Stage:
 
     async def hand_out(self) -> int:
         """Make messages of everything that was published, in this process; how many there are."""
-        fan_out, messages = FanOut(self.hub.store, self.hub.numbers), 0
+        messages = 0
         while True:
-            done = await fan_out.hand_out()
+            done = await self._fan_out.hand_out()
             messages += done.messages
             if not (done.events or done.stale):
                 return messages

@@ -1,0 +1,1 @@
+"""Growth: what an event costs when there is more of everything – the visits, the walk over sizes, what is written."""
