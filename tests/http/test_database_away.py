@@ -25,6 +25,10 @@ def until(condition: Callable[[], object], what: str, seconds: float = 30.0) -> 
         assert time.monotonic() < end, what
 
 
+WRITES = {"publish", "batch", "subscribe", "complete", "start", "reset"}
+"""Whoever asks to write must be told that nobody knows whether it was; a reader would only wonder."""
+
+
 def requests(hub: Hub, tag: str, event_id: int) -> dict[str, Answer]:
     """One request of each kind."""
     return {
@@ -56,6 +60,7 @@ def test_postgres_stops_and_starts_again(make_hub: MakeHub, mortal: PostgresClus
     for name, answer in requests(hub, tag, event_id).items():
         assert answer.status == 503, name
         assert int(answer.headers["retry-after"]) >= 1, name
+        assert ("stored" in answer.json["detail"]) is (name in WRITES), name
     assert hub.get("/health").status == 200
 
     mortal.start()

@@ -10,6 +10,8 @@ import pytest
 
 from eventhub.config import Settings
 from eventhub.core.events import Action
+from eventhub.errors import StoreUnavailable
+from eventhub.http import endpoint
 from eventhub.http.answers import Answer
 from eventhub.http.bodies.live import LiveEntry
 from eventhub.http.dashboard import live
@@ -185,3 +187,61 @@ async def test_a_client_that_hangs_up_leaves(watched: Live) -> None:
     answer = Answer(200, content_type=b"text/event-stream", stream=stream, ended=lambda: watched.leave(watcher))
     await asyncio.wait_for(send_stream(answer, stream, receive, send), 5)
     assert len(watched) == 0
+
+
+async def never(_: Any = None) -> Any:
+    return await asyncio.get_running_loop().create_future()
+
+
+def stalled(watched: Live) -> Answer:
+    """The stream of a client that takes nothing of it."""
+    watcher = watched.join()
+    stream = watched.stream(watcher, welcome, None)
+    return Answer(
+        200, content_type=b"text/event-stream", stream=stream, stop=watcher.over, ended=lambda: watched.leave(watcher)
+    )
+
+
+async def test_a_client_that_takes_nothing_for_long_loses_its_place(
+    watched: Live, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(endpoint, "STALLED_SECONDS", 0.01)
+    answer, begun = stalled(watched), asyncio.Event()
+    assert answer.stream is not None
+
+    async def send(message: Any) -> None:
+        if begun.is_set():  # the head gets through, nothing else does
+            await never()
+        begun.set()
+
+    await asyncio.wait_for(endpoint.send_stream(answer, answer.stream, never, send), 5)
+    assert len(watched) == 0
+
+
+async def test_a_client_that_takes_nothing_does_not_hold_up_the_end_of_the_server(
+    watched: Live, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(endpoint, "LAST_SECONDS", 0.01)
+    answer = stalled(watched)
+    assert answer.stream is not None
+    sending = asyncio.create_task(endpoint.send_stream(answer, answer.stream, never, never))
+    await asyncio.sleep(0)
+    watched.stop()
+    await asyncio.wait_for(sending, 5)
+    assert len(watched) == 0
+
+
+async def test_while_the_database_is_away_a_stream_goes_on(watched: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "ALIVE_EVERY", 0.01)
+    asked = 0
+
+    async def nobody_knows() -> bool:
+        nonlocal asked
+        asked += 1
+        raise StoreUnavailable("away")
+
+    pieces = watched.stream(watched.join(), nobody_knows, None)
+    async with asyncio.timeout(5):
+        while asked < 3:
+            await anext(pieces)
+    await pieces.aclose()

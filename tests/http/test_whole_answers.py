@@ -14,6 +14,7 @@ class Transport:
     def __init__(self):
         self.written: list[bytes] = []
         self.closed = False
+        self.aborted = False
 
     def write(self, data: bytes) -> None:
         self.written.append(data)
@@ -21,13 +22,22 @@ class Transport:
     def close(self) -> None:
         self.closed = True
 
+    def abort(self) -> None:
+        self.closed = self.aborted = True
+
     def is_closing(self) -> bool:
         return self.closed
 
 
+class Cycle:
+    def __init__(self, *, started: bool = True, complete: bool = True):
+        self.response_started = started
+        self.response_complete = complete
+
+
 def test_head_and_body_are_written_together_and_more_of_the_body_at_once():
     transport = Transport()
-    answer = WholeAnswer(transport)
+    answer = WholeAnswer(transport, Cycle())
     answer.write(HEAD)
     assert transport.written == []
     answer.write(b"{}")
@@ -38,7 +48,7 @@ def test_head_and_body_are_written_together_and_more_of_the_body_at_once():
 
 def test_an_invitation_to_go_on_is_not_held_back():
     transport = Transport()
-    answer = WholeAnswer(transport)
+    answer = WholeAnswer(transport, Cycle())
     answer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
     answer.write(HEAD)
     assert transport.written == [b"HTTP/1.1 100 Continue\r\n\r\n"]
@@ -46,18 +56,30 @@ def test_an_invitation_to_go_on_is_not_held_back():
 
 def test_a_head_without_a_body_leaves_at_the_end_or_before_the_connection_is_closed():
     transport = Transport()
-    answer = WholeAnswer(transport)
+    answer = WholeAnswer(transport, Cycle())
     answer.write(HEAD)
     answer.flush()
     answer.flush()
     assert transport.written == [HEAD]
     assert not answer.is_closing()
 
-    answer = WholeAnswer(transport)
+    answer = WholeAnswer(transport, Cycle())
     answer.write(HEAD)
     answer.close()
     assert transport.written == [HEAD, HEAD]
     assert answer.is_closing()
+
+
+@pytest.mark.parametrize(
+    ("started", "complete", "aborted"), [(True, False, True), (True, True, False), (False, False, False)]
+)
+def test_only_an_answer_that_is_given_up_half_way_does_not_wait_for_its_reader(
+    *, started: bool, complete: bool, aborted: bool
+):
+    transport = Transport()
+    WholeAnswer(transport, Cycle(started=started, complete=complete)).close()
+    assert transport.closed
+    assert transport.aborted is aborted
 
 
 def _read(connection: socket.socket, until: int) -> list[bytes]:

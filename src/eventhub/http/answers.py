@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Callable
 from typing import Any, Final
 
@@ -17,8 +18,8 @@ NO_STORE: Final = ((b"cache-control", b"no-store"),)
 class Answer(msgspec.Struct, frozen=True):
     """Status, body and headers; the length is added when it is sent.
 
-    With ``stream`` it goes on after its head, piece by piece, until the stream ends or the client has hung up; whatever
-    happens, ``ended`` is called at the end.
+    With ``stream`` it goes on after its head, piece by piece, until the stream ends or the client has hung up; when
+    ``stop`` is set it ends soon, even if the client takes nothing. Whatever happens, ``ended`` is called at the end.
     """
 
     status: int
@@ -26,6 +27,7 @@ class Answer(msgspec.Struct, frozen=True):
     content_type: bytes | None = JSON
     headers: tuple[tuple[bytes, bytes], ...] = ()
     stream: AsyncGenerator[bytes, None] | None = None
+    stop: asyncio.Event | None = None
     ended: Callable[[], None] | None = None
 
 

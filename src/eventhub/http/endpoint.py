@@ -28,6 +28,9 @@ log = get_logger("eventhub.http")
 SAFE_METHODS: Final = frozenset({"GET", "HEAD"})
 BODILESS: Final = frozenset({204, 304})
 SERVER_ERROR: Final = 500
+STALLED_SECONDS: Final = 60.0
+"""For which a client may take nothing of its stream; then it is over, and its place free for another."""
+LAST_SECONDS: Final = 1.0
 SECURITY: Final = (
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
@@ -53,7 +56,7 @@ class Endpoint:
         except Gone:
             return
         except Exception as error:  # noqa: BLE001 - every answer is an answer
-            answer = answer_to(error, scope)
+            answer = answer_to(error, scope, reads=_reads(operation, scope["method"]))
         if answer.stream is None:
             await send_answer(answer, scope["method"], send)
         self._service.metrics.answered(
@@ -101,12 +104,17 @@ class Endpoint:
             ask.body = await aside(len(raw), lambda: checked(parse_json(raw), wanted))
 
 
-def answer_to(error: Exception, scope: Any) -> Answer:
+def _reads(operation: Operation | None, method: str) -> bool:
+    """Whether nothing would have been stored."""
+    return method in SAFE_METHODS and operation is not None and (operation.safe or operation.streams)
+
+
+def answer_to(error: Exception, scope: Any, *, reads: bool = False) -> Answer:
     """The answer that an error becomes; what nobody foresaw is logged here and told to nobody."""
     if isinstance(error, Problem):
         return error.answer()
     if isinstance(error, EventHubError):
-        problem = problem_of(error)
+        problem = problem_of(error, reads=reads)
         if problem.status >= SERVER_ERROR:
             log.error("request failed", method=scope["method"], path=scope["path"], error=f"{error}")
         return problem.answer()
@@ -115,15 +123,19 @@ def answer_to(error: Exception, scope: Any) -> Answer:
 
 
 async def send_stream(answer: Answer, stream: AsyncGenerator[bytes, None], receive: Receive, send: Any) -> None:
-    """The head, then piece by piece. A client that does not read holds up its own pieces only."""
+    """The head, then piece by piece. A client that does not read holds up its own pieces only, and not for ever."""
     sending = asyncio.create_task(_send_pieces(answer, stream, send))
-    leaving = asyncio.create_task(_gone(receive))
+    others = [asyncio.create_task(_gone(receive))]
+    if answer.stop is not None:
+        others.append(asyncio.create_task(_stopped(answer.stop)))
     try:
-        await asyncio.wait([sending, leaving], return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait([sending, *others], return_when=asyncio.FIRST_COMPLETED)
     finally:
-        for task in (sending, leaving):
+        for task in (sending, *others):
             task.cancel()
-        await asyncio.gather(sending, leaving, return_exceptions=True)
+        ended, *_ = await asyncio.gather(sending, *others, return_exceptions=True)
+        if isinstance(ended, Exception):
+            log.warning("stream failed", error=f"{type(ended).__name__}: {ended}")
         await stream.aclose()
         if answer.ended is not None:
             answer.ended()
@@ -133,13 +145,24 @@ async def _send_pieces(answer: Answer, stream: AsyncGenerator[bytes, None], send
     headers = [*SECURITY, *answer.headers, (b"content-type", answer.content_type)]
     await send({"type": "http.response.start", "status": answer.status, "headers": headers})
     async for piece in stream:
-        await send({"type": "http.response.body", "body": piece, "more_body": True})
+        try:
+            async with asyncio.timeout(STALLED_SECONDS):
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
+        except TimeoutError:
+            log.info("stream given up", after_seconds=STALLED_SECONDS)
+            return
     await send({"type": "http.response.body", "body": b""})
 
 
 async def _gone(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
+
+
+async def _stopped(stop: asyncio.Event) -> None:
+    """Returns a little after the stop, in which a client that reads gets the end of its stream."""
+    await stop.wait()
+    await asyncio.sleep(LAST_SECONDS)
 
 
 async def send_answer(answer: Answer, method: str, send: Any) -> None:

@@ -104,14 +104,17 @@ class Problem(Exception):
         return Answer(self.status, msgspec.json.encode(self.body()), content_type=CONTENT_TYPE, headers=tuple(headers))
 
 
-def problem_of(error: EventHubError) -> Problem:
-    """The problem that one of our errors is for a client; what is not the client's business is not told."""
+def problem_of(error: EventHubError, *, reads: bool = False) -> Problem:
+    """The problem that one of our errors is for a client; what is not the client's business is not told.
+
+    ``reads`` says that nothing was to be stored, so that nobody need wonder whether it was.
+    """
     for kind in type(error).__mro__:
         found = _ERRORS.get(kind)
         if found is not None:
             status, name = found
             retry_after = _SOON if status == HTTPStatus.SERVICE_UNAVAILABLE else None
-            detail = _unavailable(error) if isinstance(error, StoreError) else str(error)
+            detail = _unavailable(error, reads=reads) if isinstance(error, StoreError) else str(error)
             return Problem(status, name, detail, retry_after=retry_after, **_pointer(error))
     return unforeseen()
 
@@ -131,8 +134,10 @@ def unforeseen() -> Problem:
     return Problem(500, "internal", "Something went wrong inside the hub; its log says what.")
 
 
-def _unavailable(error: StoreError) -> str:
+def _unavailable(error: StoreError, *, reads: bool) -> str:
     """Trouble with the database, without its address or words."""
+    if reads and not isinstance(error, StoreClosed):
+        return "The database does not answer right now. Try again in a moment."
     if isinstance(error, StoreClosed):
         return "The hub is shutting down. Send the request again to another process, or in a moment."
     if isinstance(error, StoreFull):

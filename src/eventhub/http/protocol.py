@@ -29,10 +29,11 @@ CONTINUE: Final = b"HTTP/1.1 100 "
 class WholeAnswer:
     """A transport for one answer that keeps its head until there is more of it."""
 
-    __slots__ = ("_begun", "_head", "_transport")
+    __slots__ = ("_begun", "_cycle", "_head", "_transport")
 
-    def __init__(self, transport: Any) -> None:
+    def __init__(self, transport: Any, cycle: Any) -> None:
         self._transport = transport
+        self._cycle = cycle
         self._head = b""
         self._begun = False
 
@@ -52,7 +53,10 @@ class WholeAnswer:
 
     def close(self) -> None:
         self.flush()
-        self._transport.close()
+        if self._cycle.response_started and not self._cycle.response_complete:
+            self._transport.abort()  # given up half-way: whoever takes nothing would hold the connection for ever
+        else:
+            self._transport.close()
 
     def is_closing(self) -> bool:
         return bool(self._transport.is_closing())
@@ -96,7 +100,7 @@ class LimitedProtocol(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
         before = self.cycle
         super().on_headers_complete()
         if self.cycle is not before:
-            answer = WholeAnswer(self.transport)
+            answer = WholeAnswer(self.transport, self.cycle)
             self.cycle.transport = answer  # type: ignore[assignment]
             self.cycle.on_response = partial(self._answered, answer)
 

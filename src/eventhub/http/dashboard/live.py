@@ -52,7 +52,7 @@ class Watcher:
         self._entries: deque[LiveEntry] = deque(maxlen=MOST_ENTRIES)
         self._missed = 0
         self._news = asyncio.Event()
-        self.ended = False
+        self.over = asyncio.Event()
 
     def show(self, overview: bytes) -> None:
         """A later overview takes the place of one that was not sent yet."""
@@ -65,8 +65,12 @@ class Watcher:
         self._missed += missed + dropped
         self._news.set()
 
+    @property
+    def ended(self) -> bool:
+        return self.over.is_set()
+
     def end(self) -> None:
-        self.ended = True
+        self.over.set()
         self._news.set()
 
     async def wait(self, seconds: float) -> None:
@@ -142,7 +146,7 @@ class Live:
                 return
             if now >= look_at:
                 look_at = now + ALIVE_EVERY
-                if not await welcome():
+                if not await _is_welcome(welcome):
                     return
                 yield ALIVE
             await watcher.wait(min(look_at, until) - now)
@@ -193,6 +197,14 @@ class Live:
         self._shown = encoded
         for watcher in self._watchers:
             watcher.show(encoded)
+
+
+async def _is_welcome(welcome: Welcome) -> bool:
+    """While the database does not answer nobody knows better, and whoever was let in is told just that."""
+    try:
+        return await welcome()
+    except EventHubError:
+        return True
 
 
 def _entry(entry: LogEntry, kind: str | None) -> LiveEntry:

@@ -36,6 +36,7 @@ async def live(ask: Ask) -> Answer:
         content_type=b"text/event-stream",
         headers=STREAM_HEADERS,
         stream=service.live.stream(watcher, lambda: ask.is_welcome("read"), ask.query.seconds),
+        stop=watcher.over,
         ended=lambda: service.live.leave(watcher),
     )
 
