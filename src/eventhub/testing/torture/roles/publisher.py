@@ -58,6 +58,7 @@ class Plan(msgspec.Struct):
     events: list[Facts]
     limit: int | None
     keyed: bool
+    broadcast: bool = False
 
     def items(self, publisher: str) -> list[Facts]:
         return [
@@ -69,6 +70,7 @@ class Plan(msgspec.Struct):
                 "key": event.get("ordering_key"),
                 "idempotency": event.get("idempotency_key"),
                 "limit": self.limit,
+                "broadcast": self.broadcast,
             }
             for event in self.events
         ]
@@ -92,7 +94,8 @@ def plan(arguments: Arguments, publisher: str, number: int) -> Plan:
         if key is not None:
             event["ordering_key"] = key
         events.append(event)
-    return Plan(number, events, choice.choice(LIMITS) if arguments.way == "queue" else None, keyed)
+    limit = choice.choice(LIMITS) if arguments.way == "queue" else None
+    return Plan(number, events, limit, keyed, broadcast=arguments.way == "hub" or "event_type" in kind)
 
 
 def main(raw: dict[str, Any]) -> None:

@@ -40,12 +40,14 @@ class Arguments(msgspec.Struct, kw_only=True):
     directory: str
     port: int
     seed: int
+    ordered: tuple[str, ...] = ()
+    """Paths of subscribers that want their messages in order."""
     evil: bool = True
 
 
 class Receiver:
     def __init__(self, arguments: Arguments, history: History) -> None:
-        self.history = history
+        self.history, self._ordered = history, arguments.ordered
         self.chance = random.Random(f"{arguments.seed}/{arguments.process}")
         self.manners = EVIL if arguments.evil else GOOD
 
@@ -61,7 +63,7 @@ class Receiver:
             id=int(webhook_id.rpartition("_")[2]),
             worker=path,
             token=payload["token"],
-            key=payload.get("key"),
+            key=payload["key"] if path in self._ordered else None,
             hash=hash_of(payload),
             outcome="200" if manner in ("endless", "slow") else manner,
         )
@@ -108,7 +110,8 @@ class _Connection(asyncio.Protocol):
 
     def _answer(self, status: str) -> None:
         wait = "retry-after: 1\r\n" if status == "429" else ""
-        self._transport.write(f"HTTP/1.1 {status} x\r\n{wait}content-length: 0\r\n\r\n".encode())
+        if not self._transport.is_closing():
+            self._transport.write(f"HTTP/1.1 {status} x\r\n{wait}content-length: 0\r\n\r\n".encode())
 
     def _go_on(self) -> None:
         """A body without an end, until nobody listens."""

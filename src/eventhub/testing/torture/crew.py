@@ -1,0 +1,233 @@
+"""Everybody who takes part in a run, as processes: whoever is killed is replaced, and nobody may die by himself."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import signal
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from eventhub.core.subscribers import Subscriber
+from eventhub.hub import Hub
+from eventhub.store import Store
+from eventhub.testing.torture.children import Child, Nursery, until
+
+__all__ = ["IN_FLIGHT", "Crew", "Slot", "Stage", "cast", "subscribe"]
+
+STARTING_SECONDS: Final = 60.0
+ENDING_SECONDS: Final = 45.0
+WATCH_SECONDS: Final = 0.1
+LONGEST_ABSENCE: Final = 0.3
+MOST_DEATHS: Final = 20
+CHANCES: Final = {"success": 0.95, "transient": 0.035, "permanent": 0.01, "slow": 0.005}
+IN_FLIGHT: Final = 400
+"""The most events that all workers and dispatchers have in hand at once."""
+
+
+class Stage(msgspec.Struct, kw_only=True):
+    """Where a run takes place. Addresses with ``lossy`` in their names lead through a network that may be bad."""
+
+    engine: str
+    url: str
+    lossy_url: str
+    seed: int
+    secret: Path
+    server_ports: tuple[int, int]
+    lossy_servers: tuple[str, str]
+    receiver_port: int
+    lake: Path | None
+    evil: bool
+    pace: float = 1.0
+    """How fast publishers are: twice as fast with 2."""
+
+
+class Slot(msgspec.Struct, frozen=True):
+    """A part in a run: its role, and what each process that plays it is told."""
+
+    name: str
+    role: str
+    arguments: dict[str, Any]
+    lease: float = 0.0
+
+
+def cast(stage: Stage) -> list[Slot]:
+    return [*_publishers(stage), *_workers(stage), *_servers(stage), *_others(stage)]
+
+
+def _publishers(stage: Stage) -> Iterator[Slot]:
+    def publisher(name: str, way: str, *sizes: int, pause: float, url: str = stage.url) -> Slot:
+        told = {"way": way, "url": url, "server": stage.lossy_servers[0], "sizes": sizes, "pause": pause / stage.pace}
+        return Slot(f"publisher-{name}", "publisher", {**told, "seed": stage.seed})
+
+    yield publisher("a", "queue", 1, 20, 60, 100, pause=0.4)
+    yield publisher("b", "queue", 1, 1, 3, 50, pause=0.2, url=stage.lossy_url)
+    yield publisher("c", "hub", 1, 3, 10, 20, pause=0.4)
+    yield publisher("d", "http", 1, 1, 10, 30, pause=0.3)
+
+
+def _workers(stage: Stage) -> Iterator[Slot]:
+    def worker(name: str, style: str, lease: float, url: str = "", **more: Any) -> Slot:
+        common = {"seed": stage.seed, "chances": CHANCES, "longest": 0.004, "batch": 30, "shutdown_timeout": 5.0}
+        told = {"style": style, "lease": lease, "url": url or stage.url, **common, **more}
+        return Slot(f"worker-{name}", "worker", told, lease)
+
+    yield worker("a", "manager", 1.0, concurrency=20)
+    yield worker("b", "manager", 1.5, stage.lossy_url, concurrency=20)
+    yield worker("c", "bare", 1.0)
+    yield worker("d", "bare", 0.7, stage.lossy_url)
+    yield worker("e", "http", 2.0, server=stage.lossy_servers[1], concurrency=20)
+
+
+def _servers(stage: Stage) -> Iterator[Slot]:
+    """On PostgreSQL the roles of the hub are spread over processes; on SQLite each server has all of them."""
+    first, second = stage.server_ports
+    parts = {"server-a": (first, "all"), "server-b": (second, "all")}
+    if stage.engine == "postgres":
+        parts = {
+            "server-a": (first, "api"),
+            "server-b": (second, "api,fanout,janitor"),
+            "hub-a": (0, "dispatcher"),
+            "hub-b": (0, "dispatcher,fanout"),
+        }
+    for name, (port, roles) in parts.items():
+        yield Slot(name, "server", {"url": stage.url, "secret": str(stage.secret), "port": port, "roles": roles})
+
+
+def _others(stage: Stage) -> Iterator[Slot]:
+    told = {"port": stage.receiver_port, "seed": stage.seed, "evil": stage.evil, "ordered": ("/ordered", "/hasty")}
+    yield Slot("receiver-a", "receiver", told)
+    if stage.lake is not None:
+        yield Slot("pipeline-a", "pipeline", {"url": stage.url, "lake": str(stage.lake), "interval": 2.0})
+
+
+async def subscribe(store: Store, stage: Stage) -> None:
+    """Subscribers with and without order, one that gives up soon, and one that wants each message at most once."""
+    book = Hub(store, secret=stage.secret, allow_private=["127.0.0.0/8"], roles=()).subscribers
+    patient = (0.05,) * 30
+    for name, fields in {
+        "ordered": {"ordering_key": "ordering_key", "retry_backoff_seconds": patient},
+        "plain": {"retry_backoff_seconds": patient},
+        "hasty": {"ordering_key": "payload.key", "retry_backoff_seconds": (0.1, 0.2)},
+        "once": {"guarantee": "at_most_once"},
+    }.items():
+        url = f"http://127.0.0.1:{stage.receiver_port}/{name}"
+        common: dict[str, Any] = {"event_type": "torture.*", "format": "ce-binary", "timeout_seconds": 2.0}
+        await book.create(Subscriber(name=name, url=url, **common, **fields))  # type: ignore[arg-type]
+
+
+class Crew:
+    """One process a slot. ``deaths`` tells who ended without having been told to."""
+
+    def __init__(self, nursery: Nursery, slots: list[Slot], seed: int) -> None:
+        self.nursery = nursery
+        self.slots = {slot.name: slot for slot in slots}
+        self.children: dict[str, Child] = {}
+        self.kills = 0
+        self.deaths: list[str] = []
+        self.poison = 0
+        """Events under way that end the process of whoever handles them."""
+        self._busy: set[str] = set()
+        self._chance = random.Random(f"{seed}/crew")
+
+    def start(self, name: str) -> None:
+        slot = self.slots[name]
+        self.children[name] = self.nursery.spawn(slot.role, name, **slot.arguments)
+
+    async def start_all(self) -> None:
+        """Servers and receivers first, so that the others find them."""
+        names = sorted(self.slots, key=lambda name: self.slots[name].role not in ("server", "receiver"))
+        for name in names:
+            self.start(name)
+
+    def free(self, *roles: str) -> list[str]:
+        """Those in whose life nobody else is meddling; of some roles, or all."""
+        return [
+            name for name in self.children if name not in self._busy and (not roles or self.slots[name].role in roles)
+        ]
+
+    @contextmanager
+    def mine(self, name: str) -> Iterator[Child]:
+        """Nobody else harms this one meanwhile; if it is dead at the end, it has a successor."""
+        self._busy.add(name)
+        try:
+            yield self.children[name]
+        finally:
+            self._busy.discard(name)
+            if not self.children[name].alive:
+                self.start(name)
+
+    async def kill(self, name: str) -> None:
+        with self.mine(name) as child:
+            self.kills += 1
+            child.kill()
+            await child.ended(STARTING_SECONDS)
+            await asyncio.sleep(self._chance.uniform(0, LONGEST_ABSENCE))
+
+    async def watch(self) -> None:
+        """Replace whoever ends by himself. Handlers of poison end their process; nothing else may."""
+        while True:
+            await asyncio.sleep(WATCH_SECONDS)
+            for name in self.free():
+                if not self.children[name].alive:
+                    self._mourn(name)
+                    self.start(name)
+
+    def _mourn(self, name: str) -> None:
+        process = self.children[name].process
+        self.nursery.orders.note("died", worker=process)
+        if self.poison and self.slots[name].role == "worker":
+            return
+        self.deaths.append(f"{process} ended by itself")
+        if len(self.deaths) > MOST_DEATHS:
+            raise RuntimeError(f"Processes cannot live here. The last errors:\n{self.nursery.errors()[-2000:]}")
+
+    async def end(self, *roles: str) -> None:
+        """Ask all of these roles to end; they do what they owe and go."""
+        leaving = [self.children.pop(name) for name in self.free(*roles)]
+        for child in leaving:
+            child.send(signal.SIGTERM)
+        for child in leaving:
+            try:
+                await child.ended(ENDING_SECONDS)
+            except AssertionError as error:
+                self.deaths.append(str(error))
+                child.kill()
+                await child.ended()
+
+    async def behave(self) -> None:
+        """Receivers answer well from now on."""
+        for name in self.free("receiver"):
+            self.children[name].send(signal.SIGUSR2)
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that nobody listens on."""
+    probes = [socket.socket() for _ in range(count)]
+    try:
+        for probe in probes:
+            probe.bind(("127.0.0.1", 0))
+        return [probe.getsockname()[1] for probe in probes]
+    finally:
+        for probe in probes:
+            probe.close()
+
+
+async def all_at_work(crew: Crew) -> None:
+    """Servers and receivers answer."""
+
+    def listening() -> bool:
+        ports = [slot.arguments.get("port") for slot in crew.slots.values()]
+        return all(_answers(port) for port in ports if port)
+
+    await until(listening, STARTING_SECONDS, "servers that answer")
+
+
+def _answers(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
