@@ -97,3 +97,11 @@ def _work(api: Api) -> int:
     claimed: int = api.taken("email", "mail-04:118")["id"]
     api.publish(title="Text a reminder", tags="sms", payload={"to": "+46700000000"})
     return claimed
+
+
+def dead_work(api: Api, tag: str) -> int:
+    """Work that a worker has given up."""
+    number: int = api.publish(title="Given up", tags=tag)["id"]
+    api.taken(tag, "worker:1")
+    assert api.fail(number, "worker:1", error_message="no", retry=False).status == 200
+    return number

@@ -5,7 +5,7 @@ import re
 from playwright.sync_api import Page, expect
 
 from tests.dashboard.browsing import Visit
-from tests.dashboard.story import Story
+from tests.dashboard.story import Story, dead_work
 from tests.http.api import Api
 from tests.http.receiver import Receiver
 
@@ -159,11 +159,37 @@ def test_dead_letters_are_purged_after_a_question_with_their_number(api: Api, vi
     expect(asked).to_contain_text("No letter has been dead for so long.")
     asked.get_by_label("Dead for so many days").fill("0")
     asked.get_by_label("Dead for so many days").blur()
-    expect(asked).to_contain_text("3 letters would be deleted.")
+    expect(asked).to_contain_text("3 letters have been dead for so long.")
     dialog(page, "Delete")
     told(page, "3 dead letters were deleted")
     assert api.get("/dlq", type="purge.me").json["total"] == 0
     assert api.get("/dlq").json["total"] > 0
+
+
+def test_a_search_that_means_nobody_retries_nothing(api: Api, visit: Visit):
+    visit.expected += ["400", "422"]
+    dead_work(api, "nobody")
+    before = api.get("/dlq").json["total"]
+    page = visit.go("/dead?subscriber=shipping")
+    page.get_by_role("button", name="Retry all that fit").click()
+    expect(page.locator("#notice .notice.bad")).to_be_visible()
+    expect(page.get_by_role("dialog")).to_have_count(0)
+    assert api.get("/dlq").json["total"] == before > 0
+
+
+def test_what_was_not_copied_is_not_said_to_be(api: Api, visit: Visit):
+    number = api.broadcast("copy.me", payload={"turned\u202e": "\u200b"})
+    page = visit.go(f"/events/{number}")
+    copy = page.get_by_role("button", name="Copy")
+    expect(page.locator(".copyable code").first).to_contain_text('"turned\\u202e": "\\u200b"')
+    copy.click()
+    expect(page.get_by_role("button", name="Copied")).to_be_visible()
+    assert "\u202e" in page.evaluate("navigator.clipboard.readText()")
+    page.evaluate("() => Object.defineProperty(navigator, 'clipboard', { value: undefined })")
+    expect(copy).to_be_visible()
+    copy.click()
+    expect(page.get_by_role("button", name="Selected: now copy it")).to_be_visible()
+    assert "turned" in page.evaluate("() => getSelection().toString()")
 
 
 def test_an_event_is_taken_away_from_its_worker_and_replayed_to_one_subscriber(

@@ -85,6 +85,8 @@ def test_history_shows_what_the_marts_say(lake: Lake, visit: Visit):
     expect(page.locator("figure")).to_have_count(4)
     keys = page.locator(".panel").filter(has=page.get_by_role("heading", name="Busiest ordering keys"))
     expect(keys.get_by_role("row").nth(1)).to_contain_text(f"{HOSTILE}821.5 s")
+    latency = page.locator("figure").filter(has_text="logarithmic")
+    expect(latency.locator(".scale")).to_have_text(["100 ms", "10 ms"])
     plot = page.locator(".plot").first
     plot.hover()
     expect(page.locator(".readout").first).to_contain_text("published 100, completed 0, dead 2")

@@ -1,5 +1,7 @@
 """What the pages show: the hub as it is, and what happens while one looks."""
 
+import re
+
 from playwright.sync_api import Page, expect
 
 from tests.dashboard.browsing import Visit
@@ -60,6 +62,7 @@ def test_an_event_tells_its_story(story: Story, visit: Visit):
     page = visit.go(f"/events/{story.delivered}")
     expect(page.locator(".copyable code").first).to_contain_text('"sku": "TEA-250"')
     expect(page.locator(".timeline li").first).to_contain_text("published")
+    expect(page.locator(".timeline li").filter(has_text="dead")).to_contain_text(re.compile(r"message \d+ to crm"))
     deliveries = page.locator("main table").get_by_role("row")
     expect(deliveries.filter(has_text="shipping")).to_contain_text("completed")
     failed = deliveries.filter(has_text="crm")
@@ -105,6 +108,30 @@ def test_what_cannot_be_read_says_why_and_can_be_tried_again(visit: Visit):
     expect(page.get_by_role("button", name="Try again")).to_be_visible()
 
 
+def test_whoever_reads_a_chart_keeps_it_while_the_figures_go_on(api: Api, visit: Visit):
+    page = visit.go("/")
+    page.locator(".plot").first.hover()
+    told = page.locator(".readout").first.inner_text()
+    assert told
+    before = page.locator(".rate-value").first.inner_text()
+    for _ in range(20):
+        api.publish(tags="hovering")
+    expect(page.locator(".rate-value").first).not_to_have_text(before)
+    assert page.locator(".readout").first.inner_text() == told
+
+
+def test_figures_of_subscribers_are_asked_for_once_however_often_one_searches(story: Story, visit: Visit):
+    page = visit.page
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    visit.go("/subscribers")
+    expect(page.get_by_text("…", exact=True)).to_have_count(0)
+    page.get_by_label("Search subscribers").press_sequentially("crm")
+    expect(page.locator("main tbody tr")).to_have_count(1)
+    stats = [url for url in asked if url.endswith("/stats")]
+    assert sorted(stats) == sorted(set(stats))
+
+
 def test_the_theme_is_the_systems_until_one_is_chosen_and_is_remembered(visiting, server: HubServer):
     page: Page = (visit := visiting(color_scheme="dark")).go("/workers")
     ground = "() => getComputedStyle(document.body).backgroundColor"
@@ -123,6 +150,10 @@ def test_the_stream_that_was_cut_is_told_and_what_was_missed_is_read(server: Hub
     visit.expected.append("net::ERR_")
     server.kill()
     expect(page.locator("#cut")).to_be_visible()
+    page.get_by_role("link", name="Workers", exact=True).click()
+    expect(page.get_by_role("alert")).to_contain_text("this page was not fetched before")
+    page.go_back()
+    expect(page.get_by_role("alert")).to_contain_text("does not answer")
     server.start()
     api.broadcast("missed.meanwhile")
     expect(page.locator("#live-state")).to_have_text("Live")

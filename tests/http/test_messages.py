@@ -182,3 +182,36 @@ def test_the_id_of_work_is_not_that_of_a_message(webhooks: Hub, tag: str):
     for verb in ("retry", "cancel", "dead-letter"):
         assert webhooks.post(f"/messages/{event_id}/{verb}").status == 404
     assert webhooks.take(tag)["id"] == event_id
+
+
+def test_every_row_of_the_log_says_whose_message_it_tells_of(webhooks: Hub, receiver: Receiver, tag: str):
+    receiver.statuses[f"/{tag}/bad"] = 400
+    kind = f"told.{tag}"
+    good = webhooks.subscribe(f"good {tag}", f"{receiver.url}/{tag}/good", event_type=kind)
+    bad = webhooks.subscribe(f"bad {tag}", f"{receiver.url}/{tag}/bad", event_type=kind)
+    paused = webhooks.subscribe(f"held {tag}", f"{receiver.url}/{tag}/held", event_type=kind)
+    webhooks.post(f"/subscribers/{paused['id']}/pause")
+    webhooks.until_noticed(receiver)
+    number = webhooks.publish(event_type=kind, tags=tag)["id"]
+    webhooks.until(f"/messages?event_id={number}&status=FAILED", lambda found: found["messages"])
+    webhooks.until(f"/messages?event_id={number}&status=COMPLETED", lambda found: found["messages"])
+    (waiting,) = webhooks.get("/messages", event_id=number, status="PENDING").json["messages"]
+    assert webhooks.post(f"/messages/{waiting['id']}/dead-letter").status == 200
+    webhooks.complete(webhooks.taken(tag, "w")["id"], "w")
+    logs = webhooks.event(number, logs=True)["logs"]
+
+    def actions(subscriber: int | None) -> list[str]:
+        return [entry["action"] for entry in logs if entry.get("subscriber_id") == subscriber]
+
+    assert actions(good["id"]) == ["PICKED", "COMPLETED"]
+    assert actions(bad["id"]) == ["PICKED", "FAILED", "DEAD"]
+    assert sorted(actions(paused["id"])) == ["DEAD", "RESET"], "nobody has ever taken it"
+    assert actions(None) == ["PUBLISHED", "PICKED", "COMPLETED"], "work is nobody's message"
+    names = {entry["subscriber_id"]: entry["subscriber"] for entry in logs if "subscriber" in entry}
+    assert names == {one["id"]: one["name"] for one in (good, bad, paused)}
+    messages = {one["id"]: one["subscriber_id"] for one in webhooks.get("/messages", event_id=number).json["messages"]}
+    assert {e["delivery_id"]: e["subscriber_id"] for e in logs if "delivery_id" in e} == messages
+    assert webhooks.delete(f"/subscribers/{good['id']}").status == 200
+    left = [entry for entry in webhooks.event(number, logs=True)["logs"] if entry.get("subscriber_id") == good["id"]]
+    assert left
+    assert not any("subscriber" in entry for entry in left), "it is not there any more"

@@ -91,7 +91,9 @@ class LogBody(Answered):
     status_code: int | UnsetType = UNSET
     error_message: str | UnsetType = UNSET
     execution_time_ms: int | UnsetType = UNSET
-    subscriber_id: int | UnsetType = UNSET
+    delivery_id: Annotated[int, Meta(description="Of a message to a subscriber, its id.")] | UnsetType = UNSET
+    subscriber_id: Annotated[int, Meta(description="Whose message it tells of.")] | UnsetType = UNSET
+    subscriber: Annotated[str, Meta(description="Its name, unless it was removed.")] | UnsetType = UNSET
 
 
 class ListedEvent(Answered):

@@ -6,12 +6,12 @@ from typing import Annotated, Final
 
 from msgspec import UNSET, Meta
 
-from eventhub.core.events import LogEntry, QueuedEvent, Status
+from eventhub.core.events import QueuedEvent, Status
 from eventhub.core.matching import check_type, parse_tags
 from eventhub.errors import InvalidEventError
 from eventhub.handling.logs import get_logger
 from eventhub.http import cloud_events
-from eventhub.http.answers import Answer, document, given
+from eventhub.http.answers import Answer, document
 from eventhub.http.asking import Ask, as_id, as_moment
 from eventhub.http.bodies.basics import Asked, Moment
 from eventhub.http.bodies.events import (
@@ -19,11 +19,11 @@ from eventhub.http.bodies.events import (
     EventBody,
     EventList,
     ListedEvent,
-    LogBody,
     NewEventBatch,
     NewEventBody,
     PublishedBatch,
 )
+from eventhub.http.logged import logged
 from eventhub.http.operations import BATCH, EVENT, Example, Operation
 from eventhub.http.problems import Problem
 from eventhub.http.publishing import event_body, job_type, key_in
@@ -202,23 +202,8 @@ async def show_event(ask: Ask) -> Answer:
         body = event_body(found, service.settings.max_retries)
         entries = await service.store.log(number) if ask.query.include_logs else []
     if ask.query.include_logs:
-        body.logs = [_logged(entry) for entry in entries]
+        body.logs = await logged(service.store, entries)
     return document(body)
-
-
-def _logged(entry: LogEntry) -> LogBody:
-    return LogBody(
-        id=entry.id,
-        event_id=entry.event_id,
-        action=entry.action,
-        created_at=entry.created_at,
-        worker_id=given(entry.worker),
-        attempt=given(entry.attempt),
-        status_code=given(entry.status_code),
-        error_message=given(entry.error),
-        execution_time_ms=given(entry.execution_ms),
-        subscriber_id=given(entry.subscriber),
-    )
 
 
 _CLOUD: Final = (cloud_events.STRUCTURED_TYPE, cloud_events.BATCH_TYPE)

@@ -3,8 +3,9 @@
 import { fill } from "./dom.js";
 import { call, get, Problem } from "./api.js";
 import { live } from "./live.js";
-import { mark, tell, trouble } from "./parts.js";
+import { heading, mark, tell, trouble } from "./parts.js";
 import { compact, refreshTimes } from "./format.js";
+import { know, mayAct, mayLook } from "./may.js";
 import { find } from "./routes.js";
 import { showSignIn } from "./sign-in.js";
 
@@ -14,10 +15,12 @@ const nav = document.getElementById("nav");
 const liveState = document.getElementById("live-state");
 const signOut = document.getElementById("sign-out");
 const themeButton = document.getElementById("theme");
+const START_AGAIN = 5000;
 
 let leaving = new AbortController();
 let session = null;
 let first = true;
+let again = 0;
 
 /** Shows the page that the address means; what belonged to the page before ends with its signal. */
 async function show() {
@@ -31,34 +34,50 @@ async function show() {
     if (link.dataset.page === route.name) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }
-  const page = await route.module();
+  const page = await route.module().catch(() => null);
   if (signal.aborted) return;
+  if (!page) { // when the hub answers again, the page is shown by itself
+    const error = new Problem(0, { detail: "The hub does not answer, and this page was not fetched before." });
+    fill(main, heading("Not to be had now"), trouble(error, show));
+    return;
+  }
   const root = document.createElement("div");
   root.className = `page page-${route.name}`;
   fill(main, root);
   scrollTo(0, 0);
   page.show(root, { id: route.id, query: route.query, signal, session });
-  const heading = root.querySelector("h1");
-  document.title = heading ? `${heading.textContent} – Event Hub` : "Event Hub";
-  if (!first) heading?.focus({ preventScroll: true });
+  const title = root.querySelector("h1");
+  document.title = title ? `${title.textContent} – Event Hub` : "Event Hub";
+  if (!first) title?.focus({ preventScroll: true });
   first = false;
 }
 
 async function start() {
+  clearTimeout(again);
   try {
     session = await get("/session");
   } catch (error) {
     if (!(error instanceof Problem)) throw error;
     if (error.status === 401) askForKey();
-    else fill(main, trouble(error, start));
+    else {
+      fill(main, trouble(error, start));
+      again = setTimeout(start, START_AGAIN);
+    }
     return;
   }
+  know(session);
   document.body.classList.remove("signed-out");
   document.getElementById("who").textContent = session.keyless
-    ? `No keys yet · ${session.version}` : `${session.name} · ${session.version}`;
+    ? `No keys yet · ${session.version}` : `${session.name}${mayAct() ? "" : ", may only look"} · ${session.version}`;
   signOut.hidden = Boolean(session.keyless);
-  live.open();
-  await show();
+  if (mayLook()) {
+    live.open();
+    await show();
+  } else {
+    session = null;
+    document.body.classList.add("signed-out");
+    showSignIn(main, start, "This key may not look at the hub: it lacks the scope read. Sign in with another.");
+  }
 }
 
 function askForKey() {

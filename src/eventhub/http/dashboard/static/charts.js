@@ -13,6 +13,13 @@ function ceiling(largest) {
   return [1, 1.5, 2, 2.5, 3, 4, 5, 6, 8, 10].map((step) => step * power).find((step) => step >= largest);
 }
 
+/** Of the steps of a logarithmic scale the first that is not below the largest, and the one nearest to half its height. */
+function rounds(steps, largest) {
+  const top = steps.find((step) => step >= largest && step > 1) ?? steps.at(-1);
+  const far = (step) => Math.abs(Math.log(step) - Math.log(top) / 2);
+  return [top, steps.filter((step) => step > 1 && step < top).reduce((best, step) => (far(step) < far(best) ? step : best), top)];
+}
+
 /** Lines that are broken where nothing is known; `down` closes them to the ground. */
 function path(values, height, down) {
   const x = (place) => ((place / Math.max(values.length - 1, 1)) * WIDTH).toFixed(1);
@@ -37,24 +44,24 @@ function path(values, height, down) {
 
 /**
  * Series are {name, look, values, area}; `times` are the dates of the values, `show` and `when` put both in words.
- * What the pointer is over is told above the drawing.
+ * What the pointer is over is told above the drawing. With `steps`, round numbers from 1 on, the scale is logarithmic.
  */
-export function chart({ title, series, times, show, when, hover = when, named = true, least = 0, logarithmic = false }) {
+export function chart({ title, series, times, show, when, hover = when, named = true, least = 0, steps = null }) {
   const largest = Math.max(least, ...series.flatMap((one) => one.values.map((value) => value ?? 0)));
-  const top = Math.max(ceiling(largest), logarithmic ? 10 : 0);
-  const height = logarithmic ? (value) => Math.log(Math.max(value, 1)) / Math.log(top) : (value) => value / top;
-  const middle = logarithmic ? Math.sqrt(top) : top / 2;
+  const [top, middle] = steps ? rounds(steps, largest) : [ceiling(largest), ceiling(largest) / 2];
+  const height = steps ? (value) => Math.min(Math.log(Math.max(value, 1)) / Math.log(top), 1) : (value) => value / top;
   const cursor = s("line", { class: "cursor", x1: 0, x2: 0, y1: 0, y2: HEIGHT });
   const drawing = s("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", "aria-hidden": "true" },
-    [0.5, 1].map((share) => s("line", { class: "grid", x1: 0, x2: WIDTH, y1: HEIGHT - share * HEIGHT, y2: HEIGHT - share * HEIGHT })),
+    [height(middle), 1].map((share) => s("line", { class: "grid", x1: 0, x2: WIDTH, y1: HEIGHT - share * HEIGHT, y2: HEIGHT - share * HEIGHT })),
     series.map((one) => [
       one.area && s("path", { class: `area ${one.look}`, d: path(one.values, height, true) }),
       s("path", { class: `line ${one.look}`, d: path(one.values, height, false) }),
     ]),
     cursor);
   const readout = h("span", { class: "readout" });
-  const plot = h("div", { class: "plot" }, drawing,
-    h("span", { class: "scale top" }, show(top)), h("span", { class: "scale middle" }, show(middle)));
+  const halfway = h("span", { class: "scale middle" }, middle < top && show(middle));
+  halfway.style.top = `calc(${((1 - height(middle)) * 100).toFixed(1)}% + 3px)`;
+  const plot = h("div", { class: "plot" }, drawing, h("span", { class: "scale top" }, show(top)), halfway);
   plot.addEventListener("pointermove", (event) => {
     const box = plot.getBoundingClientRect();
     const place = Math.round(((event.clientX - box.left) / box.width) * (times.length - 1));

@@ -5,6 +5,7 @@ import { at as path, get, post } from "./api.js";
 import { act, badge, button, copyable, load, table, tell } from "./parts.js";
 import { ask } from "./dialogs.js";
 import { ago, at, count, milliseconds } from "./format.js";
+import { mayAct } from "./may.js";
 
 const OPEN = new Set(["PENDING", "PROCESSING"]);
 
@@ -42,8 +43,8 @@ function actions(message, signal, changed) {
   const name = (words) => ({ kind: "small", "aria-label": `${words} message ${message.id}` });
   const retry = message.status === "FAILED" || (message.status === "PENDING" && message.next_retry_at);
   return h("div", { class: "actions" },
-    retry && button("Retry", (event) => act(event.target, () => does("retry", `Message ${message.id} is tried again now.`)), name("Retry")),
-    OPEN.has(message.status) && button("Cancel", () => ask({
+    retry && mayAct() && button("Retry", (event) => act(event.target, () => does("retry", `Message ${message.id} is tried again now.`)), name("Retry")),
+    OPEN.has(message.status) && mayAct() && button("Cancel", () => ask({
       title: `Send message ${message.id} no more?`,
       words: h("p", {}, "The subscriber does not get it, unless a request is under way already. This cannot be taken back."),
       yes: "Do not send it",

@@ -4,6 +4,7 @@ import { h, fill, said } from "./dom.js";
 import { at as path, get } from "./api.js";
 import { act, button, copyable, facts, heading, json, load, panel } from "./parts.js";
 import { ago, count, exactly } from "./format.js";
+import { mayAct } from "./may.js";
 import { reasonWords, retryOne } from "./page-dead.js";
 
 export function show(root, { id, signal }) {
@@ -19,7 +20,7 @@ function draw(head, place, letter, read) {
   fill(head, heading(`Dead letter ${letter.id}`, {
     crumb: { href: "#/dead", words: "Dead letters" },
     about: h("span", { class: "badge bad" }, reasonWords(letter.reason)),
-    actions: !retried && button("Retry", (event) => act(event.target, () => retryOne(letter.id, read)), { kind: "primary" }),
+    actions: !retried && mayAct() && button("Retry", (event) => act(event.target, () => retryOne(letter.id, read)), { kind: "primary" }),
   }));
   fill(place,
     panel("", facts([

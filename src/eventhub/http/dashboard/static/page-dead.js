@@ -5,6 +5,7 @@ import { at as path, call, get, post } from "./api.js";
 import { act, button, empty, heading, load, panel, table, tell } from "./parts.js";
 import { ask } from "./dialogs.js";
 import { ago, count, plural, upTo } from "./format.js";
+import { mayAct } from "./may.js";
 import { link } from "./routes.js";
 
 const PAGE = 50;
@@ -28,7 +29,7 @@ export function show(root, { query, signal }) {
   };
   fill(root, heading("Dead letters", {
     about: "What was given up and kept: look why, mend it, and give it another chance.",
-    actions: [
+    actions: mayAct() && [
       button(narrow ? "Retry all that fit" : "Retry all", () => retryWhere(wanted, read)),
       button("Purge …", () => purge(wanted, narrow, read), { kind: "danger" }),
     ],
@@ -42,7 +43,8 @@ function asked(query) {
   const wanted = {};
   for (const name of TEXTS) if (query.get(name)) wanted[name] = query.get(name);
   if (query.has("fingerprint")) wanted.fingerprint = query.get("fingerprint"); // it is empty where there was no error
-  if (wanted.subscriber) wanted.subscriber = Number(wanted.subscriber);
+  // What is no number is asked for as it is, and refused: as NaN it would become null, and null means everybody.
+  if (/^\d+$/.test(wanted.subscriber ?? "")) wanted.subscriber = Number(wanted.subscriber);
   for (const name of ["since", "until"]) {
     const moment = query.get(name) ? new Date(query.get(name)) : null;
     if (moment && !Number.isNaN(moment.getTime())) wanted[name] = moment.toISOString();
@@ -95,7 +97,7 @@ function drawGroup(group, wanted, read) {
         h("span", {}, "such as ", group.example_ids.map((id, place) => [place ? ", " : "", h("a", { href: `#/dead/${Number(id)}` }, `#${id}`)])))),
     h("div", { class: "actions" },
       h("a", { class: "button small", href: `#/dead?${new URLSearchParams(these)}`, "aria-label": `Show only the ${count(group.count)} letters of this group` }, "Show only these"),
-      button("Retry group", () => retryWhere(these, read), { kind: "small", "aria-label": `Retry the group of ${count(group.count)}` })));
+      mayAct() && button("Retry group", () => retryWhere(these, read), { kind: "small", "aria-label": `Retry the group of ${count(group.count)}` })));
 }
 
 function drawLetters(place, page, wanted, signal, read) {
@@ -111,7 +113,7 @@ function drawLetters(place, page, wanted, signal, read) {
     ["Error", (one) => one.error && said(one.error, "clip"), "error wide"],
     ["Attempts", (one) => count(one.attempt_count), "number"],
     ["Died", (one) => ago(one.dead_at), "tight"],
-    ["", (one) => button("Retry", (event) => act(event.target, () => retryOne(one.id, read)), { kind: "small", "aria-label": `Retry letter ${one.id}` }), "tight"],
+    ["", (one) => mayAct() && button("Retry", (event) => act(event.target, () => retryOne(one.id, read)), { kind: "small", "aria-label": `Retry letter ${one.id}` }), "tight"],
   ], page.dead_letters);
   let number = page.dead_letters.length;
   const foot = h("div", { class: "more" });
@@ -162,7 +164,7 @@ async function purge(wanted, narrow, read) {
     const until = new Date(Date.now() - Number(days.value) * 86_400_000).toISOString();
     const filter = { ...wanted, until: wanted.until && wanted.until < until ? wanted.until : until };
     const { count: number } = await post("/dlq/retry", { filter, dry_run: true }).catch(() => ({ count: 0 }));
-    fill(told, number ? `${plural(number, "letter")} would be deleted.` : "No letter has been dead for so long.");
+    fill(told, number ? `${plural(number, "letter has", "letters have")} been dead for so long.` : "No letter has been dead for so long.");
   };
   preview();
   await ask({

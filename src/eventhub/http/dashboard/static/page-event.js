@@ -6,6 +6,7 @@ import { calmly, onLog } from "./live.js";
 import { badge, button, empty, facts, heading, json, load, look, mark, panel, tell } from "./parts.js";
 import { ask } from "./dialogs.js";
 import { ago, at, count, exactly, milliseconds, plural } from "./format.js";
+import { mayAct } from "./may.js";
 import { messageTable } from "./messages.js";
 
 const MOST_MESSAGES = 100;
@@ -15,12 +16,14 @@ export function show(root, { id, signal }) {
   const head = h("div", {}, heading(`Event ${id}`, { crumb: { href: "#/events", words: "Events" } }));
   const place = h("div", {}, h("p", { class: "soft" }, "Loading …"));
   fill(root, head, place);
+  let known = null; // there may be thousands of subscribers: they are read once, not with all that happens to the event
   const read = () => load(place, signal, async () => {
     const [event, { messages, next_before: more }, { subscribers }] = await Promise.all([
       get(path`/events/${id}`, { include_logs: true }, signal),
       get("/messages", { event_id: id, limit: MOST_MESSAGES }, signal),
-      get("/subscribers", {}, signal),
+      known ?? get("/subscribers", {}, signal),
     ]);
+    known = { subscribers };
     draw(head, place, { event, messages, more, subscribers, signal, read });
   });
   const again = calmly(async () => {
@@ -37,14 +40,14 @@ function draw(head, place, { event, messages, more, subscribers, signal, read })
   fill(head, heading(`Event ${event.id}`, {
     crumb: { href: "#/events", words: "Events" },
     about: [badge(event.status), " ", event.event_type && said(event.event_type, "code")],
-    actions: event.archived ? [replayButton(event, subscribers)] : [replayButton(event, subscribers), resetButton(event, read)],
+    actions: mayAct() && [replayButton(event, subscribers), !event.archived && resetButton(event, read)],
   }));
   if (focused) head.querySelector("h1").focus();
   fill(place,
     panel("", about(event)),
     h("div", { class: "columns" },
       panel("Payload", json(event.payload)),
-      panel("Timeline", timeline(event.logs ?? [], names))),
+      panel("Timeline", timeline(event.logs ?? []))),
     panel("Deliveries to subscribers", messages.length
       ? [messageTable(messages, { names, signal, changed: read }).element,
         more && h("p", { class: "soft" }, `The newest ${MOST_MESSAGES}; there are more.`)]
@@ -72,7 +75,7 @@ function about(event) {
 }
 
 /** Every row of the log, in order, with the time that went by since the one before. */
-function timeline(logs, names) {
+function timeline(logs) {
   if (!logs.length) return h("p", { class: "soft" }, "Nothing is known of it.");
   return h("ol", { class: "timeline" }, logs.map((row, place) => {
     const gap = place ? new Date(row.created_at) - new Date(logs[place - 1].created_at) : 0;
@@ -81,7 +84,8 @@ function timeline(logs, names) {
         place > 0 && h("span", { class: "soft" }, `+${milliseconds(gap)}`),
         row.attempt && h("span", { class: "soft" }, `attempt ${row.attempt}`),
         row.worker_id && h("span", { class: "soft" }, "by ", said(row.worker_id)),
-        row.subscriber_id && h("a", { href: `#/subscribers/${row.subscriber_id}` }, said(names.get(row.subscriber_id) ?? `subscriber ${row.subscriber_id}`)),
+        row.subscriber_id && h("span", { class: "soft" }, `message ${row.delivery_id} to `,
+          h("a", { href: `#/subscribers/${row.subscriber_id}` }, said(row.subscriber ?? `subscriber ${row.subscriber_id}`))),
         row.status_code !== undefined && h("span", { class: "soft" }, `status ${row.status_code}`),
         row.execution_time_ms !== undefined && h("span", { class: "soft" }, `took ${milliseconds(row.execution_time_ms)}`)),
       row.error_message && h("span", { class: "error" }, said(row.error_message)));

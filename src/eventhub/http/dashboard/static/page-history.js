@@ -10,6 +10,8 @@ import { link } from "./routes.js";
 
 const RANGES = [1, 7, 30, 90];
 const MOST_ROWS = 12;
+/** Of a scale of times, in milliseconds: up to ten seconds by tens, then as clocks and calendars have them. */
+const STEPS = [1, 10, 100, 1000, 10_000, 60_000, 600_000, 3_600_000, 6 * 3_600_000, 86_400_000, 7 * 86_400_000, 30 * 86_400_000];
 
 export function show(root, { query, signal }) {
   const days = RANGES.includes(Number(query.get("days"))) ? Number(query.get("days")) : 7;
@@ -54,7 +56,7 @@ function draw(place, note, figures) {
       drawn("Latency, on a logarithmic scale", [
         { name: "p50", look: "c0", values: shape("latency", "p50") }, { name: "p90", look: "c1", values: shape("latency", "p90") },
         { name: "p99", look: "c2", values: shape("latency", "p99") }],
-      { show: milliseconds, logarithmic: true }),
+      { show: milliseconds, steps: STEPS }),
       drawn("Failed attempts", [{ name: "failure rate", look: "bad", values: moments.map((moment) => moment.failure_rate), area: true }],
         { show: percent, least: 0.01 })),
     figures.depths.length > 0 && drawn(`Open work at the end of each ${step}`, figures.depths.slice(0, 4).map((depth, number) =>

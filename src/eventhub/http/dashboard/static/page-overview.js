@@ -11,7 +11,7 @@ const KEPT_ENTRIES = 60;
 const MOST_COUNTED = 100_000;
 const MOST_POINTS = 120;
 const SERIES = [["received", "Received", "c0"], ["completed", "Completed", "ok"], ["failed", "Failed", "bad"]];
-const FIRST = "curl -X POST localhost:8080/events -H 'content-type: application/json' \\\n"
+const FIRST = `curl -X POST ${location.origin}/events -H 'content-type: application/json' \\\n`
   + "  -d '{\"title\": \"Send welcome mail\", \"tags\": \"email\", \"payload\": {\"user_id\": 12345}}'";
 
 export function show(root, { signal }) {
@@ -60,6 +60,10 @@ function drawAttention(place, items) {
 const ours = (link) => typeof link === "string" && link.startsWith("#");
 
 function drawRates(place, { rates, chart: hourly }) {
+  if (place.querySelector(".plot:hover")) { // whoever reads a chart keeps it; the figures above go on
+    for (const [name] of SERIES) place.querySelector(`[data-rate="${name}"]`).firstChild.data = rate(rates[name]);
+    return;
+  }
   const start = new Date(hourly.from).getTime();
   const together = Math.ceil(hourly.received.length / MOST_POINTS);
   const times = averages(hourly.received, together, 1).map((_, index) => new Date(start + index * together * hourly.step_seconds * 1000));
@@ -67,7 +71,7 @@ function drawRates(place, { rates, chart: hourly }) {
     const values = averages(hourly[name], together, hourly.step_seconds);
     return h("section", { class: "panel rate" },
       h("h2", { class: "rate-name" }, title),
-      h("p", { class: "rate-value" }, rate(rates[name]), h("small", {}, " / s")),
+      h("p", { class: "rate-value", "data-rate": name }, rate(rates[name]), h("small", {}, " / s")),
       chart({ title: `${title} per second, the last hour`, series: [{ name: title, look, values, area: true }],
         times, show: rate, when: hour, hover: second, named: false }));
   }));

@@ -4,6 +4,7 @@ import { h, fill, said } from "./dom.js";
 import { at as path, call, get, post, Problem } from "./api.js";
 import { heading, load, mark, tell } from "./parts.js";
 import { showSecret } from "./dialogs.js";
+import { mayAct } from "./may.js";
 
 const numbers = (text) => text.split(/[\s,]+/).filter(Boolean).map(Number);
 const words = (text) => text.split(/[\s,]+/).filter(Boolean);
@@ -47,6 +48,10 @@ export function show(root, { id, signal }) {
   fill(root, heading(id ? `Edit subscriber ${id}` : "New subscriber", {
     crumb: id ? { href: `#/subscribers/${id}`, words: "Back to it" } : { href: "#/subscribers", words: "Subscribers" },
   }), place);
+  if (!mayAct()) {
+    fill(place, h("p", { class: "soft" }, "The key of this session may look, but change nothing."));
+    return;
+  }
   load(place, signal, async () => draw(place, id ? await get(path`/subscribers/${id}`, {}, signal) : null));
 }
 

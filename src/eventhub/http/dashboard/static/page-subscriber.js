@@ -6,6 +6,7 @@ import { calmly, onLog } from "./live.js";
 import { act, badge, button, copyable, empty, facts, heading, load, panel, table, tell, tile } from "./parts.js";
 import { ask, showSecret } from "./dialogs.js";
 import { ago, count, exactly, milliseconds, percent, plural, seconds } from "./format.js";
+import { mayAct } from "./may.js";
 import { messageTable } from "./messages.js";
 import { state } from "./page-subscribers.js";
 
@@ -61,7 +62,7 @@ function drawHead(head, subscriber, read) {
     crumb: { href: "#/subscribers", words: "Subscribers" },
     about: [state(subscriber), subscriber.reason && [" ", said(subscriber.reason)],
       subscriber.circuit === "open" && [" It fails for long, so it is left in peace until ", exactly(subscriber.circuit_until), "."]],
-    actions: [
+    actions: mayAct() && [
       disabled ? does("Enable", "enable", "It is active again.", "primary")
         : paused ? does("Resume", "resume", "It is active again.", "primary") : does("Pause", "pause", "It is paused; what comes meanwhile waits."),
       testButton(subscriber),
@@ -138,6 +139,7 @@ function drawKeys(place, id, { keys, next_after: more }, read) {
 }
 
 function keyActions(id, key, read) {
+  if (!mayAct()) return null;
   if (NO_PATH.has(key.key)) return h("span", { class: "soft" }, "only by message: see below");
   const does = (words, verb, told) => button(words, (event) => act(event.target, async () => {
     await post(path`/subscribers/${id}/keys/${key.key}/${verb}`);

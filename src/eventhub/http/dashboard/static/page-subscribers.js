@@ -4,6 +4,7 @@ import { h, fill, said } from "./dom.js";
 import { at as path, get } from "./api.js";
 import { badge, button, empty, heading, load, panel, table } from "./parts.js";
 import { compact, count, milliseconds, percent, plural } from "./format.js";
+import { mayAct } from "./may.js";
 
 const PAGE = 50;
 const AT_ONCE = 4;
@@ -14,7 +15,7 @@ export function show(root, { signal }) {
   const search = h("input", { type: "search", id: "subscriber-search", placeholder: "Name, address or type", autocomplete: "off", spellcheck: "false" });
   fill(root, heading("Subscribers", {
     about: "Who gets which events by webhook. Figures are those of the last hour.",
-    actions: [h("a", { class: "button primary", href: "#/subscribers/new" }, "New subscriber")],
+    actions: mayAct() && [h("a", { class: "button primary", href: "#/subscribers/new" }, "New subscriber")],
   }), place);
   load(place, signal, async () => {
     const { subscribers } = await get("/subscribers", {}, signal);
@@ -23,7 +24,8 @@ export function show(root, { signal }) {
       return;
     }
     const box = h("div");
-    const draw = () => drawRows(box, fitting(subscribers, search.value), signal);
+    const figures = new Figures(signal);
+    const draw = () => drawRows(box, fitting(subscribers, search.value), figures);
     search.addEventListener("input", draw);
     fill(place, h("section", { class: "panel" },
       h("div", { class: "panel-head" }, h("h2", {}, plural(subscribers.length, "subscriber")),
@@ -40,7 +42,7 @@ function fitting(subscribers, words) {
     .sort((one, other) => trouble(one) - trouble(other));
 }
 
-function drawRows(box, all, signal) {
+function drawRows(box, all, figures) {
   const stats = new Map();
   const figure = (one, kind) => {
     const element = h("span", { class: "soft" }, "…");
@@ -62,13 +64,14 @@ function drawRows(box, all, signal) {
   const foot = h("div", { class: "more" });
   const drawFoot = () => fill(foot, shown < all.length && [button("Show more", () => {
     rows.append(all.slice(shown, shown + PAGE));
-    fillIn(all.slice(shown, shown + PAGE), stats, signal);
+    figures.fillIn(all.slice(shown, shown + PAGE), stats);
     shown = Math.min(shown + PAGE, all.length);
     drawFoot();
   }), h("span", { class: "soft" }, `${count(shown)} of ${count(all.length)} are shown`)]);
   drawFoot();
   fill(box, all.length ? rows.element : empty("No subscriber fits"), foot);
-  fillIn(all.slice(0, PAGE), stats, signal);
+  figures.startOver();
+  figures.fillIn(all.slice(0, PAGE), stats);
 }
 
 const loud = (number) => (number ? h("b", { class: "loud" }, count(number)) : "0");
@@ -79,19 +82,42 @@ function failures(now) {
   return h("b", { class: "loud" }, `${compact(now.failed_last_hour)} (${percent(now.failed_last_hour / all)})`);
 }
 
-/** Reads the figures of some subscribers, a few at a time. */
-async function fillIn(subscribers, stats, signal) {
-  const left = [...subscribers];
-  const next = async () => {
-    for (let one = left.shift(); one && !signal.aborted; one = left.shift()) {
-      const now = await get(path`/subscribers/${one.id}/stats`, {}, signal).catch(() => null);
-      for (const [element, kind] of stats.get(one.id) ?? []) {
-        element.className = "";
-        fill(element, now ? kind(now) : "–");
+/** The figures of subscribers: a few are read at a time, and each once a visit, however often the rows are drawn. */
+class Figures {
+  #signal;
+  #known = new Map();
+  #drawing = 0;
+
+  constructor(signal) {
+    this.#signal = signal;
+  }
+
+  /** Rows that were drawn before are gone: nothing more is read for them. */
+  startOver() {
+    this.#drawing += 1;
+  }
+
+  async fillIn(subscribers, stats) {
+    const left = [...subscribers];
+    const drawing = this.#drawing;
+    const next = async () => {
+      for (let one = left.shift(); one && drawing === this.#drawing && !this.#signal.aborted; one = left.shift()) {
+        const now = await this.#of(one.id);
+        for (const [element, kind] of stats.get(one.id) ?? []) {
+          element.className = "";
+          fill(element, now ? kind(now) : "–");
+        }
       }
+    };
+    await Promise.all(Array.from({ length: AT_ONCE }, next));
+  }
+
+  #of(id) {
+    if (!this.#known.has(id)) {
+      this.#known.set(id, get(path`/subscribers/${id}/stats`, {}, this.#signal).catch(() => null));
     }
-  };
-  await Promise.all(Array.from({ length: AT_ONCE }, next));
+    return this.#known.get(id);
+  }
 }
 
 export function state(one) {

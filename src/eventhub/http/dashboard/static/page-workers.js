@@ -5,11 +5,12 @@ import { at as path, get, post } from "./api.js";
 import { badge, button, empty, heading, load, panel, table, tell } from "./parts.js";
 import { ask } from "./dialogs.js";
 import { ago, count, plural } from "./format.js";
+import { mayAct } from "./may.js";
 
 const MOST_WORKERS = 500;
 const MOST_ORPHANS = 100;
 const EVERY = 10_000;
-const FIRST = "curl 'localhost:8080/events/subscribe?tags=email&worker_id=me:1&wait=30'";
+const FIRST = `curl '${location.origin}/events/subscribe?tags=email&worker_id=me:1&wait=30'`;
 
 export function show(root, { signal }) {
   const silent = h("div");
@@ -55,7 +56,7 @@ function drawOrphans(place, { orphans, total }, read) {
     ["Attempt", (one) => count(one.attempt), "number"],
     ["Silent since", (one) => ago(one.silent_since), "tight"],
     ["Lease ends", (one) => ago(one.lease_expires_at), "tight"],
-    ["", (one) => button("Reset", () => ask({
+    ["", (one) => mayAct() && button("Reset", () => ask({
       title: `Take event ${one.id} away from its worker?`,
       words: h("p", {}, "It is ready for another worker at once; else that happens when the lease ends. ",
         "If ", said(one.worker_id ?? "the worker"), " still works on it, its report is refused."),

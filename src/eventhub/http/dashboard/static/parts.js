@@ -1,6 +1,6 @@
 // What pages are made of: headings, badges, tables, tiles, empty states, status lines.
 
-import { h, fill, said } from "./dom.js";
+import { h, fill, said, visible } from "./dom.js";
 import { Problem } from "./api.js";
 
 /** How a state looks and sounds: a shape and a word, never a colour alone. */
@@ -74,28 +74,31 @@ export function empty(title, words, command) {
     command && copyable(command));
 }
 
+/** A text to read and to copy: what cannot be seen in it is written out, and copied as it is. */
 export function copyable(text, { wrap = true } = {}) {
-  const words = h("code", {}, text);
+  const words = h("code", {}, visible(text));
   return h("div", { class: `copyable${wrap ? " wraps" : ""}` },
     h("pre", { tabindex: "0" }, words), copyButton(text));
 }
 
 export function copyButton(text) {
   const element = button("Copy", async () => {
-    await copy(text, element);
-    element.textContent = "Copied";
-    setTimeout(() => { element.textContent = "Copy"; }, 1500);
+    const copied = await copy(text, element);
+    element.textContent = copied ? "Copied" : "Selected: now copy it";
+    setTimeout(() => { element.textContent = "Copy"; }, copied ? 1500 : 6000);
   }, { kind: "small" });
   return element;
 }
 
-/** The clipboard is there on https and on this machine only; elsewhere the text is selected. */
+/** Whether it is in the clipboard, which is there on https and on this machine only; elsewhere the text is selected. */
 async function copy(text, beside) {
   try {
     await navigator.clipboard.writeText(text);
+    return true;
   } catch {
     const code = beside.parentElement?.querySelector("code");
     if (code) getSelection().selectAllChildren(code);
+    return false;
   }
 }
 

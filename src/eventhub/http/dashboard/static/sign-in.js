@@ -4,8 +4,9 @@ import { h, fill } from "./dom.js";
 import { post, Problem } from "./api.js";
 import { mark } from "./parts.js";
 
-export function showSignIn(main, signedIn) {
-  const status = h("p", { class: "dialog-status", id: "sign-in-status", role: "alert" });
+/** `words` say why a key that is good is not enough. */
+export function showSignIn(main, signedIn, words = "") {
+  const status = h("p", { class: "dialog-status", id: "sign-in-status", role: "alert" }, words && [mark("bad"), words]);
   const key = h("input", { id: "key", name: "key", type: "password", autocomplete: "current-password", required: true,
     spellcheck: "false", "aria-describedby": "sign-in-status", placeholder: "eh_…" });
   const go = h("button", { type: "submit", class: "primary" }, "Sign in");
@@ -18,8 +19,7 @@ export function showSignIn(main, signedIn) {
       await signedIn();
     } catch (error) {
       if (!(error instanceof Problem)) throw error;
-      const refused = error.status === 401 || error.status === 403;
-      fill(status, mark("bad"), refused ? "This key is not known here, or it has expired." : error.message);
+      fill(status, mark("bad"), error.status === 401 ? "This key is not known here, or it has expired." : error.message);
       key.setAttribute("aria-invalid", "true");
       key.focus();
     } finally {
