@@ -170,7 +170,7 @@ class PostgresStore(
     # ---------------------------------------------------------------- claim
 
     async def _claim(self, wanted: Wanted) -> list[Claim]:
-        return _claims(await self._claim_rows(wanted, [wanted.worker]), wanted.lease)
+        return _claims(await self._claim_rows(wanted, [wanted.worker]), wanted.queue, wanted.lease)
 
     async def _claim_together(self, wanted: Sequence[Wanted]) -> list[list[Claim]]:
         if len(wanted) == 1:
@@ -226,7 +226,7 @@ class PostgresStore(
         return rows
 
     async def _claim_ids(self, ids: Sequence[int], worker: str, lease: timedelta, now: datetime | None) -> list[Claim]:
-        return _claims(await self._fetch(SQL.claim_ids, sorted(ids), worker, lease, now), lease)
+        return _claims(await self._fetch(SQL.claim_ids, sorted(ids), worker, lease, now), "", lease)
 
     async def _extend(self, held: Sequence[Held], lease: timedelta, now: datetime | None) -> set[int]:
         return await self._lengthen(SQL.extend, held, lease, now)
@@ -252,11 +252,11 @@ class PostgresStore(
     # --------------------------------------------------------------- settle
 
     async def _settle(self, reports: list[Report], now: datetime | None) -> list[Settled]:
-        await self._learn_routes({report.again for report in reports if report.again is not None})
         if all(type(report.outcome) is Complete and report.held.lane is None for report in reports):
             with translated(self.url):  # the common case: one statement is its own transaction
-                settled, _ = await settling.settle(self._pool, reports, self._routes, now)
+                settled = await settling.complete(self._pool, reports, now)
         else:
+            await self._learn_routes({report.again for report in reports if report.again is not None})
             settled, freed = await self._transact(
                 lambda connection: settling.settle(connection, reports, self._routes, now)
             )
@@ -343,7 +343,7 @@ def _without(workers: list[str], rows: list[Any]) -> list[str]:
 def _shared_out(rows: list[Any], wanted: Sequence[Wanted]) -> list[list[Claim]]:
     """Who gets what: as the rows say, and between claims of the same name the first comes first."""
     of_worker: dict[str, deque[Claim]] = {}
-    claims = _claims(rows, wanted[0].lease)
+    claims = _claims(rows, wanted[0].queue, wanted[0].lease)
     for row, claim in zip(rows, claims, strict=True):
         of_worker.setdefault(row[WORKER], deque()).append(claim)
     shared = []
@@ -353,8 +353,8 @@ def _shared_out(rows: list[Any], wanted: Sequence[Wanted]) -> list[list[Claim]]:
     return shared
 
 
-def _claims(rows: list[Any], lease: timedelta) -> list[Claim]:
+def _claims(rows: list[Any], queue: str, lease: timedelta) -> list[Claim]:
     if not rows:
         return []
     until = rows[0][17]
-    return to_claims(rows, raised=0, now=until - lease, until=until, time=same)
+    return to_claims(rows, raised=0, queue=queue, now=until - lease, until=until, time=same)

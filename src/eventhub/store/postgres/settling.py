@@ -14,7 +14,7 @@ from eventhub.store.postgres.reading import same
 from eventhub.store.rows import to_current
 from eventhub.store.values import Held, Report, Route, Settled
 
-__all__ = ["Freed", "advance", "bury", "settle"]
+__all__ = ["Freed", "advance", "bury", "complete", "settle"]
 
 Freed = list[tuple[int, int]]
 """Deliveries that became ready: (route, event id), so that claims look for them where they are."""
@@ -58,18 +58,39 @@ async def settle(
         freed += [(row[3], row[4]) for row in rows if row[5] == State.READY]
     if lanes:
         freed += await advance(connection, lanes, now)
+    return await _answers(connection, reports, first, done), freed
+
+
+async def complete(connection: Any, reports: list[Report], now: datetime | None) -> list[Settled]:
+    """Apply plain completions of deliveries without lanes: one statement, a few passes over them in Python."""
+    numbers = [report.held.id for report in reports]
+    if numbers == sorted(set(numbers)):  # each once and in order, as they were claimed
+        at, accepted, _ = await _write_completions(connection, reports, now)
+        if accepted is None:
+            return [Settled(number, True, None, at) for number in numbers]
+        known = set(accepted)
+        first = {_claim(report): report for report in reports}
+        done = {_claim(report): at for report in reports if report.held.id in known}
+        return await _answers(connection, reports, first, done)
+    settled, _ = await settle(connection, reports, {}, now)
+    return settled
+
+
+async def _answers(
+    connection: Any, reports: list[Report], first: Mapping[tuple[int, int], Report], done: Done
+) -> list[Settled]:
+    """Of two reports of the same claim the first counts; who was refused is told how the delivery stands."""
     good = [_claim(report) in done and first[_claim(report)] is report for report in reports]
     refused = [report.held.id for report, accepted in zip(reports, good, strict=True) if not accepted]
     standing = {}
     if refused:
         standing = {row[0]: to_current(row, same) for row in await connection.fetch(SQL.standing, refused)}
-    answers = [
+    return [
         Settled(report.held.id, True, None, done[_claim(report)])
         if accepted
         else Settled(report.held.id, False, standing.get(report.held.id))
         for report, accepted in zip(reports, good, strict=True)
     ]
-    return answers, freed
 
 
 def _claim(report: Report) -> tuple[int, int]:
@@ -83,8 +104,10 @@ def to_try_again(reports: list[Report], settled: list[Settled]) -> dict[int, Rep
     Either the caller did not know their lane, or their row was changed while the statement waited for it, as by a
     lease that was extended meanwhile: the statement then does not see the row it has locked.
     """
-    accepted = {_claim(report) for report, answer in zip(reports, settled, strict=True) if answer.accepted}
     again: dict[int, Report] = {}
+    if all([answer.accepted for answer in settled]):  # noqa: C419 - the usual answer, and quicker as a list
+        return again
+    accepted = {_claim(report) for report, answer in zip(reports, settled, strict=True) if answer.accepted}
     for position, (report, answer) in enumerate(zip(reports, settled, strict=True)):
         now = answer.current
         if (
@@ -113,7 +136,14 @@ def _done(rows: list[Any]) -> Done:
 async def _complete(connection: Any, reports: list[Report], now: datetime | None) -> Done:
     if not reports:
         return {}
-    rows = await connection.fetch(
+    at, ids, fences = await _write_completions(connection, reports, now)
+    accepted = map(_claim, reports) if ids is None else zip(ids, fences, strict=True)
+    return dict.fromkeys(accepted, at)
+
+
+async def _write_completions(connection: Any, reports: list[Report], now: datetime | None) -> Any:
+    """When they were completed, and the ids and fences of those that were, unless it is all of them."""
+    (answer,) = await connection.fetch(
         SQL.complete,
         [r.held.id for r in reports],
         [r.held.fence for r in reports],
@@ -124,7 +154,7 @@ async def _complete(connection: Any, reports: list[Report], now: datetime | None
         now,
         _details(reports),
     )
-    return _done(rows)
+    return answer
 
 
 def _details(reports: list[Report]) -> list[str | None] | None:

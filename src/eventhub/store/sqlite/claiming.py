@@ -57,4 +57,4 @@ def _lease(connection: apsw.Connection, rows: list[tuple[Any, ...]], wanted: Wan
     connection.execute(SQL.log_picked, {"now": now, "ids": ids(numbers)})
     if wanted.max_attempts is not None:
         rows = [(*row[:5], wanted.max_attempts, *row[6:]) for row in rows]
-    return to_claims(rows, raised=1, now=from_micros(now), until=from_micros(due), time=from_micros)
+    return to_claims(rows, raised=1, queue=wanted.queue, now=from_micros(now), until=from_micros(due), time=from_micros)

@@ -15,7 +15,8 @@ SELECT id FROM eventhub.deliveries WHERE id = ANY ($1::bigint[]) ORDER BY id FOR
 
 -- name: complete
 -- Each row is looked up by id (a join would scan for it), judged by fence and state, and leaves the hot table. The lane
--- must be the one that was locked: whoever forgot it is refused, or a key would be left without a head.
+-- must be the one that was locked: whoever forgot it is refused, or a key would be left without a head. The answer is one
+-- row: when, and which were accepted, if not all were.
 WITH report AS MATERIALIZED (
   SELECT * FROM unnest($1::bigint[], $2::integer[], $3::boolean[], $4::bigint[], $5::integer[], $6::integer[], $8::text[])
     AS r(id, fence, leased, lane, execution_ms, status_code, detail)),
@@ -41,7 +42,9 @@ logged AS (
   SELECT g.event_id, g.id, 'COMPLETED', g.worker, g.attempts, g.fence, r.status_code, r.execution_ms,
          coalesce($7, now())
   FROM gone g JOIN report r ON r.id = g.id AND r.fence = g.fence)
-SELECT id, fence, coalesce($7, now()) FROM gone;
+SELECT coalesce($7, now()), CASE WHEN count(*) < cardinality($1) THEN coalesce(array_agg(id), '{}') END,
+       CASE WHEN count(*) < cardinality($1) THEN coalesce(array_agg(fence), '{}') END
+FROM gone;
 
 -- name: fail
 -- A failed attempt: counted, its error kept (the last hundred of them), and due again later or at once, perhaps on

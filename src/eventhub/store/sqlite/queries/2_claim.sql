@@ -1,8 +1,7 @@
 -- name: claim_route
 -- Only ready deliveries are in this index, so the cost does not depend on what else waits.
 SELECT d.id, d.fence, d.attempts, d.failures, d.lane, d.max_attempts, e.type, e.payload, e.metadata, e.tags, e.title,
-       e.description, e.ordering_key, e.idempotency_key, e.created_at, d.event_id,
-       (SELECT r.queue FROM eventhub_routes r WHERE r.id = d.route)
+       e.description, e.ordering_key, e.idempotency_key, e.created_at, d.event_id, NULL
 FROM eventhub_deliveries d JOIN eventhub_events e ON e.id = d.event_id
 WHERE d.state = 0 AND d.route = :route ORDER BY d.event_id LIMIT :limit;
 
@@ -10,8 +9,7 @@ WHERE d.state = 0 AND d.route = :route ORDER BY d.event_id LIMIT :limit;
 -- Several routes: the first few of each, merged by age; reading a few too many locks nothing here. A CROSS JOIN keeps
 -- its order, whatever the statistics: from the routes to their deliveries, never back.
 SELECT d.id, d.fence, d.attempts, d.failures, d.lane, d.max_attempts, e.type, e.payload, e.metadata, e.tags, e.title,
-       e.description, e.ordering_key, e.idempotency_key, e.created_at, d.event_id,
-       (SELECT r.queue FROM eventhub_routes r WHERE r.id = d.route)
+       e.description, e.ordering_key, e.idempotency_key, e.created_at, d.event_id, NULL
 FROM carray(:routes) r
 CROSS JOIN eventhub_deliveries d ON d.id IN (SELECT x.id FROM eventhub_deliveries x
                                              WHERE x.state = 0 AND x.route = r.value ORDER BY x.event_id LIMIT :limit)
