@@ -136,6 +136,8 @@ def test_what_is_wrong_is_refused_with_the_name_of_the_field(field: str, values:
         ([], ""),
         ("{", ""),
         (b"\xff", ""),
+        ({"name": "a", "url": URL, "format": "\ud800"}, ""),
+        ({"name": "a", "url": URL, "\ud800": 1}, ""),
     ],
 )
 def test_a_document_is_refused_with_the_name_of_the_field(document: object, field: str):

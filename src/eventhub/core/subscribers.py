@@ -123,6 +123,10 @@ class Subscriber(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
             if isinstance(error.__cause__, InvalidSubscriberError):
                 raise error.__cause__ from None
             raise InvalidSubscriberError(f"{error}.", field=_place(str(error))) from None
+        except UnicodeEncodeError:
+            raise InvalidSubscriberError(
+                "The subscriber contains a lone surrogate; send well-formed Unicode.", field=""
+            ) from None
         except msgspec.DecodeError as error:
             raise InvalidSubscriberError(f"The subscriber is not JSON: {error}.", field="") from None
 
