@@ -28,6 +28,7 @@ GROUPS: Final = {
     "migrate": "Create the tables, or bring them up to date.",
     "doctor": "Check the database, versions and settings, and say what to do.",
     "bench": "Measure how fast the hub is on this machine.",
+    "torture": "Harm a hub on this machine, and see whether it keeps its word.",
     "completion": "Print the script by which a shell completes commands.",
 }
 """Command group → what it is for. Each is the ``app`` of the module ``eventhub.cli.<group>``."""

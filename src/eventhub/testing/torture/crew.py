@@ -77,10 +77,10 @@ def _workers(stage: Stage) -> Iterator[Slot]:
         told = {"style": style, "lease": lease, "url": url or stage.url, **common, **more}
         return Slot(f"worker-{name}", "worker", told, lease)
 
-    yield worker("a", "manager", 1.0, concurrency=20)
+    yield worker("a", "manager", 2.0, concurrency=20)
     yield worker("b", "manager", 1.5, stage.lossy_url, concurrency=20)
-    yield worker("c", "bare", 1.0)
-    yield worker("d", "bare", 0.7, stage.lossy_url)
+    yield worker("c", "bare", 3.0)
+    yield worker("d", "bare", 1.5, stage.lossy_url)
     yield worker("e", "http", 2.0, server=stage.lossy_servers[1], concurrency=20)
 
 

@@ -43,6 +43,7 @@ def serve(packages: Sequence[str]) -> None:
     # Standard error is for tracebacks; what the hub and the driver's pool warn of is expected here.
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     logging.getLogger("asyncpg.pool").setLevel(logging.ERROR)
+    logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for children: the kernel takes them away
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     for line in sys.stdin:

@@ -20,7 +20,7 @@ from eventhub.core.events import Status
 from eventhub.errors import SettingsError, StoreError
 from eventhub.secret_file import read_or_create
 from eventhub.store import Store, open_store
-from eventhub.testing.postgres_cluster import PostgresCluster
+from eventhub.testing.postgres_cluster import PostgresCluster, PostgresError
 from eventhub.testing.torture.checker import Verdict, check
 from eventhub.testing.torture.children import Nursery
 from eventhub.testing.torture.crew import IN_FLIGHT, Crew, Stage, all_at_work, cast, free_ports, subscribe
@@ -30,6 +30,7 @@ from eventhub.testing.torture.faults import KILLS, possible
 from eventhub.testing.torture.harm import COMMIT, POST, Harm, background
 from eventhub.testing.torture.proxy import Proxy
 from eventhub.testing.torture.roles.pipeline import copy_the_rest
+from eventhub.testing.torture.roles.publisher import ENOUGH
 
 __all__ = ["EVIDENCE", "Progress", "Result", "RunSettings", "torture"]
 
@@ -38,6 +39,7 @@ EVIDENCE: Final = "evidence.db"
 DATABASE: Final = "torture"
 DRAIN_SECONDS: Final = 150.0
 """A message whose dispatcher is gone without a trace waits for its lease, which is a minute, and then for its turn."""
+MOST_OPEN: Final = 4000
 LOOK_EVERY: Final = 1.0
 LOOK_SHARE: Final = 20
 """Counting takes at most one part in so many of the time."""
@@ -53,7 +55,7 @@ class RunSettings(msgspec.Struct, kw_only=True):
     kills: int = 200
     faults: frozenset[str] | None = None
     url: str | None = None
-    pace: float = 1.0
+    pace: float = 2.0
     packages: tuple[str, ...] = ()
     plant: str | None = None
     """For tests: a function, ``module:function``, that each process calls first, to break something on purpose."""
@@ -160,12 +162,21 @@ class _Run:
                 progress.events = sum(sum(depth.values()) for depth in depths)
                 still = sum(depth[status] for depth in depths for status in (Status.PENDING, Status.PROCESSING))
                 progress.settled = progress.events - still
+                self._hold_back(still)
             progress.seconds = time.monotonic() - self._began
             progress.kills, progress.harms = self.crew.kills, sum(self.harm.done.values())
             progress.now = tuple(self.harm.now)
             self._told(progress)
             rest = max(LOOK_EVERY, LOOK_SHARE * took)
             await asyncio.sleep(rest)
+
+    def _hold_back(self, still: int) -> None:
+        """Publishers wait while more is open than can soon be done: a slow machine is no fault."""
+        enough = self.settings.directory / ENOUGH
+        if still > MOST_OPEN:
+            enough.touch()
+        elif still < MOST_OPEN // 2:
+            enough.unlink(missing_ok=True)
 
     def tell(self, phase: str) -> None:
         self._progress.phase, self._progress.now = phase, ()
@@ -209,7 +220,10 @@ def _faults(settings: RunSettings) -> frozenset[str]:
 def _cluster(settings: RunSettings, stack: AsyncExitStack) -> PostgresCluster | None:
     if settings.engine == "sqlite" or settings.url is not None:
         return None
-    cluster = stack.enter_context(PostgresCluster(tcp=True, fsync=True, max_connections=200))
+    try:
+        cluster = stack.enter_context(PostgresCluster(tcp=True, fsync=True, max_connections=200))
+    except PostgresError as error:
+        raise SettingsError(f"{error} Or give --db with the URL of an empty database.") from error
     cluster.create_database(DATABASE)
     return cluster
 

@@ -17,6 +17,7 @@ from eventhub.lake.place import Lake
 from eventhub.pipeline.running import Pipeline, Run, Stage
 from eventhub.store import Store, open_store
 from eventhub.testing.torture.history import History
+from eventhub.testing.torture.roles.patience import opened
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -53,7 +54,7 @@ async def copy(arguments: Arguments, history: History) -> None:
         else:
             history.note("copy", size=run.rows)
 
-    async with open_store(arguments.url) as store:
+    async with opened(open_store(arguments.url)) as store:
         pipeline = _pipeline(store, arguments.lake, ("copy", "tidy"))
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, pipeline.stop.set)
         await pipeline.again_and_again(arguments.interval, done)

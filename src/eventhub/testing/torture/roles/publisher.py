@@ -24,17 +24,20 @@ from eventhub.hub import Hub
 from eventhub.queue import EventQueue
 from eventhub.store import open_store
 from eventhub.testing.torture.history import Facts, History, Record, hash_of
+from eventhub.testing.torture.roles.patience import opened
 
 Way = Literal["queue", "hub", "http"]
 Publish = Callable[["Plan"], Awaitable[list[int]]]
 
 QUEUE: Final = "crash"
 TAG: Final = "torture"
-ORDERING_KEYS: Final = 12
+ORDERING_KEYS: Final = 30
 LIMITS: Final = (None, None, 3, 5)
 LARGEST_CALL: Final = 1000
 TAIL: Final = 1 << 20
 """Bytes at the end of a history; its last call is in them."""
+ENOUGH: Final = "enough"
+"""A file that is there while publishers are to wait."""
 NO_SECRET: Final = bytes(32)
 """Whoever only publishes needs none."""
 
@@ -114,6 +117,7 @@ async def publish(arguments: Arguments, history: History) -> None:
         if number and not answered and (again := plan(arguments, publisher, number)).keyed:
             await attempt(publish_it, again, publisher, history)
         while not stopping.is_set():
+            await room(Path(arguments.directory), stopping)
             number += 1
             await attempt(publish_it, plan(arguments, publisher, number), publisher, history)
             try:
@@ -124,6 +128,12 @@ async def publish(arguments: Arguments, history: History) -> None:
     history.note("end")
 
 
+async def room(directory: Path, stopping: asyncio.Event) -> None:
+    """Wait as long as there is more to do than can soon be done."""
+    while (directory / ENOUGH).exists() and not stopping.is_set():  # noqa: ASYNC110 - another process decides
+        await asyncio.sleep(0.1)
+
+
 @asynccontextmanager
 async def way_in(arguments: Arguments) -> AsyncIterator[Publish]:
     """The function that publishes, by the way that this publisher takes."""
@@ -131,7 +141,7 @@ async def way_in(arguments: Arguments) -> AsyncIterator[Publish]:
         async with Client(arguments.server, timeout=10.0) as client:
             yield _over_http(client)
         return
-    async with open_store(arguments.url) as store:
+    async with opened(open_store(arguments.url)) as store:
         if arguments.way == "hub":
             hub = Hub(store, secret=NO_SECRET, roles=())
             yield lambda planned: hub.publish_many(planned.events)

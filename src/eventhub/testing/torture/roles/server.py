@@ -6,18 +6,23 @@ stop at once.
 
 from __future__ import annotations
 
+import time
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 import uvloop
 
 from eventhub.config import Settings
+from eventhub.errors import StoreUnavailable
 from eventhub.http.server import listen, serve_one
 from eventhub.hub.serving import run_roles
 from eventhub.secret_file import read_or_create
 from eventhub.testing.torture.history import History
 from eventhub.testing.torture.recording import recorded
+
+PAUSE: Final = 0.1
 
 
 class Arguments(msgspec.Struct, kw_only=True):
@@ -48,9 +53,20 @@ def main(raw: dict[str, Any]) -> None:
         lake=str(Path(arguments.directory) / "no-lake"),
     )
     with History(Path(arguments.directory), arguments.process) as history:
-        store = recorded(arguments.url, history)
-        if "api" in settings.role_names:
-            serve_one(settings, secret, listen(settings), announce=lambda: history.note("ready"), store=store)
-        else:
-            uvloop.run(run_roles(settings, store, read_or_create(secret)))
+        while not _serve(settings, secret, history):
+            time.sleep(PAUSE)  # the database was away when it started
         history.note("end")
+
+
+def _serve(settings: Settings, secret: Path, history: History) -> bool:
+    """From its start to its end; false when it could not start."""
+    store = recorded(settings.db, history)
+    if "api" in settings.role_names:
+        listening = listen(settings)
+        told = partial(history.note, "ready")
+        return serve_one(settings, secret, listening, announce=told, store=store) == 0
+    try:
+        uvloop.run(run_roles(settings, store, read_or_create(secret)))
+    except StoreUnavailable:
+        return False
+    return True
