@@ -6,6 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from structlog.testing import capture_logs
 
 from eventhub.core.signing import parse_secret
 from eventhub.core.subscribers import Subscriber
@@ -293,3 +294,19 @@ async def test_secrets_of_one_row_do_not_open_in_another(book: SubscriberBook, s
     assert second is not None
     swapped = msgspec.structs.replace(first, sealed=second.sealed)
     assert book.ready(swapped, await store.now()) is None
+
+
+async def test_what_is_wrong_with_a_subscriber_is_said_once_until_it_changes(store: Store):
+    view, _ = await opened(store).create(made())
+    stranger = opened(store, secret=b"t" * 32)
+
+    async def complaints() -> int:
+        row = await store.subscriber(view.id)
+        assert row is not None
+        with capture_logs() as told:
+            assert stranger.ready(row, await store.now()) is None
+        return [entry["event"] for entry in told].count("subscriber_not_usable")
+
+    assert [await complaints() for _ in range(3)] == [1, 0, 0]
+    await opened(store).update(view.id, {"description": "other"})
+    assert [await complaints() for _ in range(3)] == [1, 0, 0]

@@ -91,6 +91,7 @@ class SubscriberBook:
         self._store, self._vault, self._destinations = store, vault, destinations
         self._notices = Notices(store, Composer(queue))
         self._known: dict[int, _Known] = {}
+        self._complained: dict[int, tuple[str, str, bytes | None]] = {}
 
     async def create(self, subscriber: Subscriber, secret: str | None = None) -> tuple[SubscriberView, str]:
         """Keep a new subscriber; its signing secret, which is made unless it is given, cannot be read again."""
@@ -182,12 +183,13 @@ class SubscriberBook:
         try:
             known = self._opened(row)
         except (SettingsError, InvalidSubscriberError) as error:
-            log.error("subscriber_not_usable", subscriber=row.name, id=row.id, error=str(error))  # noqa: TRY400
+            self._complain(row, "subscriber_not_usable", error=str(error))
             return None
         keys = known.credentials.live(now)
         if not keys:
-            log.error("subscriber_without_secret", subscriber=row.name, id=row.id)
+            self._complain(row, "subscriber_without_secret")
             return None
+        self._complained.pop(row.id, None)
         return ReadySubscriber(
             id=row.id,
             subscriber=known.subscriber,
@@ -196,6 +198,13 @@ class SubscriberBook:
             headers=known.headers,
             routes=routes_of(row.id),
         )
+
+    def _complain(self, row: SubscriberRow, what: str, **more: str) -> None:
+        """Once, until the subscriber is changed: dispatchers ask for it every few seconds."""
+        said = what, row.document, row.sealed
+        if self._complained.get(row.id) != said:
+            self._complained[row.id] = said
+            log.error(what, subscriber=row.name, id=row.id, **more)
 
     def _opened(self, row: SubscriberRow) -> _Known:
         """The row's parts, as long as it is the same remembered from last time."""
