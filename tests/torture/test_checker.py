@@ -63,7 +63,8 @@ async def _deliver(store: Store, history: History) -> None:
     await hub.subscribers.create(ordered)
     for number in (1, 2):
         event = {**_event(f"h-{number}-0", "key"), "type": "hook.test"}
-        await attempt(lambda plan: hub.publish_many(plan.events), Plan(number, [event], None, keyed=True), "h", history)
+        plan = Plan(number, [event], None, keyed=True, broadcast=True)
+        await attempt(lambda plan: hub.publish_many(plan.events), plan, "h", history)
     version, rows = await store.subscribers()
     await store.fan_out(Directory(version, rows).plan())
     wanted = [WantedMessages(rows[0].id, 10)]

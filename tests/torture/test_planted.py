@@ -1,0 +1,167 @@
+"""Planted bugs: the checker finds each of them by the invariant that it breaks, and finds nothing without them."""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from eventhub.testing.torture.checker import INVARIANTS, Verdict
+from eventhub.testing.torture.children import Nursery
+from eventhub.testing.torture.power_loss import judge, record
+from tests.postgres_cluster import PostgresCluster
+from tests.torture.plays import Cast, Play
+
+AT_ONCE = 4
+"""Plays that run at the same time: their processes mostly wait."""
+SEED = 8
+PUBLISHER = {"pause": 0.02}
+BARE = {"style": "bare", "lease": 0.4, "longest": 0.01}
+"""A worker that reports by itself, so that nothing stands between it and the store."""
+SLOW = BARE | {"lease": 0.2, "chances": {"success": 0.7, "slow": 0.3}}
+FAILING = BARE | {"chances": {"success": 0.3, "transient": 0.6, "permanent": 0.1}}
+STEADY = BARE | {"lease": 5.0, "hold": 0.01}
+MANAGER = {"style": "manager", "lease": 1.0, "concurrency": 1, "longest": 0.05, "shutdown_timeout": 0.01}
+HUB = {"roles": "fanout,dispatcher,janitor", "shutdown_seconds": 1.0}
+
+WORK = Cast(slots={"publisher-a": PUBLISHER, "worker-a": BARE, "worker-b": BARE}, killed="worker")
+LATE = Cast(slots={"publisher-a": PUBLISHER, "worker-a": SLOW, "worker-b": SLOW, "worker-c": BARE})
+HELD = Cast(
+    slots={"publisher-a": PUBLISHER, **{f"worker-{name}": BARE | {"hold": 0.1, "lease": 0.25} for name in "abc"}},
+    events=60,
+)
+FAILURES = Cast(slots={"publisher-a": PUBLISHER, "worker-a": FAILING, "worker-b": FAILING})
+LEASES = Cast(slots={"publisher-a": PUBLISHER, "worker-a": STEADY, "worker-b": STEADY})
+PUBLISHERS = Cast(
+    slots={"publisher-a": PUBLISHER, "publisher-b": PUBLISHER | {"sizes": [3, 7]}, "worker-a": BARE},
+    killed="publisher",
+    harms=30,
+)
+ENDINGS = Cast(slots={"publisher-a": PUBLISHER, "worker-a": MANAGER, "worker-b": MANAGER}, terminated="worker-a")
+WEBHOOKS = Cast(
+    slots={
+        "publisher-a": PUBLISHER | {"way": "hub"},
+        "receiver-a": {"evil": True},
+        "server-a": HUB,
+    }
+)
+KEYS = Cast(
+    slots={"publisher-a": {"pause": 0.01}, "publisher-b": {"pause": 0.01}, "worker-a": STEADY | {"hold": 0.001}},
+    engine="postgres",
+    events=600,
+)
+BROADCASTS = Cast(
+    slots={
+        **{f"publisher-{name}": {"pause": 0.02, "way": "hub"} for name in "abc"},
+        "receiver-a": {"evil": False},
+        "server-a": HUB,
+        "server-b": HUB,
+    },
+    engine="postgres",
+)
+COPIES = Cast(slots={"publisher-a": PUBLISHER, "worker-a": BARE, "pipeline-a": {}}, killed="pipeline", delay=0.3)
+CASTS = (WORK, LATE, HELD, FAILURES, LEASES, PUBLISHERS, ENDINGS, WEBHOOKS, KEYS, BROADCASTS)
+
+BUGS: dict[str, tuple[Cast, int]] = {
+    # the bug: who shows it, and the invariant that finds it
+    "acknowledge_before_commit": (PUBLISHERS, 1),
+    "never_promote_retries": (FAILURES, 1),
+    "free_keys_without_lock": (KEYS, 1),
+    "pass_over_late_commits": (BROADCASTS, 1),
+    "lose_a_subscriber": (WEBHOOKS, 1),
+    "ignore_idempotency_keys": (PUBLISHERS, 2),
+    "publish_in_two_transactions": (PUBLISHERS, 2),
+    "hand_out_without_lock": (BROADCASTS, 2),
+    "alter_payloads": (WORK, 2),
+    "alter_messages": (WEBHOOKS, 2),
+    "let_retries_be_overtaken": (FAILURES, 3),
+    "send_blocked_keys": (WEBHOOKS, 3),
+    "abandon_uncounted": (WORK, 4),
+    "allow_one_more": (FAILURES, 4),
+    "give_up_early": (FAILURES, 4),
+    "charge_releases": (ENDINGS, 4),
+    "log_the_end_twice": (WORK, 5),
+    "settle_without_fence": (LATE, 6),
+    "sweep_by_id_alone": (HELD, 6),
+    "abandon_within_the_lease": (LEASES, 6),
+    "claim_what_is_claimed": (LATE, 6),
+    "reset_the_fence": (FAILURES, 6),
+    "forget_completions": (WORK, 7),
+    "bury_without_errors": (FAILURES, 8),
+    "bury_nothing": (FAILURES, 8),
+    "remove_the_neighbour": (WORK, 9),
+    "send_twice": (WEBHOOKS, 12),
+}
+
+
+class Result(msgspec.Struct):
+    """What became of a play, and what of it is told."""
+
+    name: str
+    verdict: Verdict
+
+    def found(self, number: int) -> int:
+        return self.verdict.judgements[number - 1].violations
+
+
+@pytest.fixture
+def nursery(tmp_path: Path) -> Iterator[Nursery]:
+    with Nursery(tmp_path, packages=["tests.torture"]) as made:
+        yield made
+
+
+@pytest.fixture
+def perform(nursery: Nursery, tmp_path: Path, postgres: PostgresCluster) -> Callable[..., object]:
+    async def performed(plays: dict[str, tuple[Cast, str | None]]) -> list[Result]:
+        room = asyncio.Semaphore(AT_ONCE)
+
+        async def one(name: str, cast: Cast, plant: str | None) -> Result:
+            async with room:
+                directory = tmp_path / name
+                directory.mkdir()
+                url = f"sqlite:///{directory / 'hub.db'}"
+                if cast.engine == "postgres":
+                    url = postgres.create_database(f"play_{name}")
+                play = Play(cast, nursery, directory=directory, url=url, plant=plant, seed=SEED)
+                return Result(name, await play.perform())
+
+        return await asyncio.gather(*(one(name, *play) for name, play in plays.items()))
+
+    return performed
+
+
+@pytest.mark.alone
+@pytest.mark.timeout(300)
+async def test_every_planted_bug_is_found(perform, say) -> None:
+    results = await perform({bug: (cast, f"tests.torture.planted:{bug}") for bug, (cast, _) in BUGS.items()})
+    missed = []
+    for result in results:
+        number = BUGS[result.name][1]
+        broken = ", ".join(sorted(result.verdict.broken))
+        events = result.verdict.figures["events"]
+        say(f"{result.name:30} {result.found(number):5} of {number:2} in {events} events ({broken})")
+        if not result.found(number):
+            missed.append(result.name)
+    say(f"score: {len(results) - len(missed)} of {len(results)} planted bugs were found")
+    assert not missed
+
+
+@pytest.mark.alone
+@pytest.mark.timeout(120)
+async def test_without_a_bug_nothing_is_found(perform, nursery: Nursery, say) -> None:
+    results = await perform({f"clean_{place}": (cast, None) for place, cast in enumerate(CASTS)})
+    for result in results:
+        say(f"{result.name}: {result.verdict.figures}")
+        assert result.verdict.clean, "\n".join([result.name, *result.verdict.examples])
+        assert result.verdict.figures["acknowledged"] > 10
+    assert nursery.errors() == ""
+
+
+def test_a_hub_that_does_not_sync_is_found() -> None:
+    assert judge(record(synchronous="OFF", calls=60, seed=SEED), count=60, seed=SEED).lost
+
+
+def test_bugs_of_nearly_every_invariant_are_planted() -> None:
+    """The lake has its own, in the tests of the pipeline; the drain is late whenever something hangs."""
+    assert {number for _, number in BUGS.values()} >= {i.number for i in INVARIANTS} - {10, 11}
