@@ -7,9 +7,10 @@ import sys
 import pytest
 
 from eventhub.store.sqlite.publishing import SQL
-from eventhub.testing.simulation.running import Verdict, replay, simulate, smaller
+from eventhub.testing.simulation.running import replay, simulate, smaller
 from eventhub.testing.simulation.setup import Setup
 from eventhub.testing.simulation.sqlite_twin import SqliteTwin
+from eventhub.testing.simulation.telling import told
 from eventhub.testing.simulation.watcher import Broken
 from eventhub.testing.simulation.world import World
 from tests.simulation.mutations import MUTATIONS, Patch, _nobody_steps_forward, _report_without_fence
@@ -19,32 +20,27 @@ WITHIN = 300
 """Seeds in which every mistake must have shown itself."""
 
 
-def _told(verdict: Verdict) -> str:
-    failure = verdict.failure
-    return "" if failure is None else "\n".join([f"seed {failure.seed}: {failure.words}", *failure.trace])
-
-
 def test_every_promise_is_kept_in_many_worlds() -> None:
     verdict = simulate(SEEDS, 1)
-    assert verdict.clean, _told(verdict)
+    assert verdict.clean, "\n".join(told(verdict))
     for fault in ("crash", "lost", "pause", "jump", "late", "duplicates", "dead"):
         assert verdict.figures[fault] > 0, f"no {fault} in {SEEDS} seeds: nothing was tried"
 
 
 def test_sqlite_stands_as_the_model_after_every_step() -> None:
     verdict = simulate(max(SEEDS // 25, 10), 1, sqlite=True)
-    assert verdict.clean, _told(verdict)
+    assert verdict.clean, "\n".join(told(verdict))
 
 
 def test_a_seed_is_the_same_history_in_every_process() -> None:
-    told = (
+    code = (
         "from eventhub.testing.simulation.running import replay\n"
         "from eventhub.testing.simulation.setup import Setup\n"
         "print(*replay(Setup.drawn(7))[0], sep='\\n')"
     )
     histories = {
         subprocess.run(
-            [sys.executable, "-c", told],
+            [sys.executable, "-c", code],
             env={**os.environ, "PYTHONHASHSEED": seed},
             capture_output=True,
             text=True,
@@ -114,4 +110,6 @@ def test_the_first_failure_ends_the_run_and_is_explained(monkeypatch: pytest.Mon
     assert verdict.failure is not None
     assert verdict.seeds < WITHIN
     assert verdict.failure.name == "everything comes to its end in bounded time"
-    assert verdict.failure.trace
+    lines = list(told(verdict))
+    assert f"Seed {verdict.failure.seed} broke a promise" in "\n".join(lines)
+    assert lines[-1] == f"      ✗  {verdict.failure.words}"
