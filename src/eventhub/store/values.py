@@ -42,7 +42,7 @@ class Route(msgspec.Struct, frozen=True):
     priority: int = 0
 
 
-class NewEvent(msgspec.Struct, kw_only=True):
+class NewEvent(msgspec.Struct, kw_only=True, gc=False):
     """An event to be stored, validated already, with what its delivery needs to know.
 
     A delivery starts ready, or waiting when ``delay`` or ``deliver_at`` says so, or leased at once when ``worker`` is
@@ -120,7 +120,7 @@ def _untraced(metadata: str | None) -> str | None:
     return msgspec.json.encode(kept).decode() if kept else None
 
 
-class Published(msgspec.Struct, frozen=True):
+class Published(msgspec.Struct, frozen=True, gc=False):
     """The answer to a publisher, given after the commit."""
 
     id: int
@@ -129,7 +129,7 @@ class Published(msgspec.Struct, frozen=True):
     leased: bool = False
 
 
-class Held(msgspec.Struct, frozen=True):
+class Held(msgspec.Struct, frozen=True, gc=False):
     """Proof of a claim: a delivery and the fence number it was claimed with."""
 
     id: int
@@ -137,7 +137,7 @@ class Held(msgspec.Struct, frozen=True):
     lane: int | None = None
 
 
-class Claim(msgspec.Struct, frozen=True):
+class Claim(msgspec.Struct, frozen=True, gc=False):
     """A delivery leased to a worker, with its event."""
 
     held: Held
@@ -177,7 +177,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
         return _any_of(self.tags, route_tags)
 
 
-class Report(msgspec.Struct, frozen=True):
+class Report(msgspec.Struct, frozen=True, gc=False):
     """How a claim ended. ``leased=False`` settles a delivery that nobody holds.
 
     ``detail`` is kept as the story of an attempt at a message; ``again`` is where one waits that is tried again.
@@ -205,7 +205,7 @@ class Current(msgspec.Struct, frozen=True):
     queue: str
 
 
-class Settled(msgspec.Struct, frozen=True):
+class Settled(msgspec.Struct, frozen=True, gc=False):
     """Whether a report was accepted, and ``at`` what time of the log.
 
     If not, ``current`` says how the delivery stands (None: it is settled already, or unknown).
