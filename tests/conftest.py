@@ -3,7 +3,7 @@
 import itertools
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -24,14 +24,24 @@ def pytest_configure() -> None:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", place)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests that need the machine run one after the other: those with Spark in one line, all others in another."""
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Generator[None]:
+    """Give every test of the second pass its line; what may take longest begins first."""
     for item in items:
-        with_spark = "spark" in getattr(item, "fixturenames", ())
-        if with_spark:
+        if line := _line(item):
             item.add_marker(pytest.mark.alone)
-        if item.get_closest_marker("alone"):
-            item.add_marker(pytest.mark.xdist_group("spark" if with_spark else "others"))
+            item.add_marker(pytest.mark.xdist_group(line))
+    yield
+    items.sort(key=lambda item: {"quiet": 0, "spark": 1}.get(_line(item) or "", 2))
+
+
+def _line(item: pytest.Item) -> str | None:
+    """The tests of a line follow each other; another line may run beside it."""
+    if "spark" in getattr(item, "fixturenames", ()):
+        return "spark"  # one Spark is enough for all of them
+    if item.get_closest_marker("starts_spark"):
+        return item.name
+    return "quiet" if item.get_closest_marker("alone") else None
 
 
 @pytest.fixture(scope="session")

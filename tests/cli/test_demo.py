@@ -28,7 +28,7 @@ from tests.cli.support import EVENTHUB, Command
 # ------------------------------------------------------------------- the tour
 
 
-@pytest.mark.alone
+@pytest.mark.starts_spark
 @pytest.mark.timeout(300)
 def test_the_demo_tells_its_story_and_ends_well(eventhub: Command):
     # A variable must never lead the demo into somebody's real database.
@@ -45,7 +45,8 @@ def test_the_demo_tells_its_story_and_ends_well(eventhub: Command):
     ):
         assert words in told
     assert re.search(r"all +1,104 +1,103 +11 +1 +0", told)
-    assert "The report has 1,105 events" in told, "with the hub's own"
+    assert "The report has 1,105 events" in told
+    assert "1 of these events is the hub's own" in told
     assert "31 of 31 webhooks arrived" in told
     place = eventhub.directory / "eventhub-demo" / "tour"
     assert (place / "report.html").as_uri() in told
@@ -113,9 +114,11 @@ def test_a_port_that_is_taken_is_said(eventhub: Command):
 
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
-        done = eventhub("demo", "serve", "--port", port, "--no-spark")
-    assert done.returncode == 1
+        done = eventhub("demo", "serve", "--port", port)
+    assert done.returncode == 2
     assert port in done.stderr
+    assert done.stderr.count("eventhub:") == 1
+    assert not (eventhub.directory / "eventhub-demo").exists(), "what another demo has left there stays"
 
 
 # ------------------------------------------------------------- the directory

@@ -14,7 +14,7 @@ from tests.postgres_cluster import PostgresCluster
 POSTGRES = "postgresql://hub:secret@localhost/shop"
 
 
-@pytest.mark.alone
+@pytest.mark.starts_spark
 @pytest.mark.timeout(600)
 def test_the_tutorial_works_from_its_first_command_to_its_last(tmp_path: Path):
     with PostgresCluster(fsync=True) as cluster:  # `eventhub doctor` would find fault with the one of other tests

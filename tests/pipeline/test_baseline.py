@@ -19,8 +19,6 @@ from eventhub.store.ledger import DATASETS, Dataset
 from tests.pipeline.test_extraction import copy, ids, publish
 from tests.pipeline.test_running import Told
 
-pytestmark = pytest.mark.alone
-
 
 async def rebaseline(store: Store, lake: Lake, spark: SparkSession, **more: Any) -> int:
     pipeline = Pipeline(store, lake, spark=lambda: spark, teller=Told(), stages=("copy",), rebaseline=True, **more)

@@ -15,7 +15,6 @@ from eventhub.bench.workloads import Context
 from eventhub.cli import main
 from eventhub.errors import SettingsError
 
-pytestmark = pytest.mark.alone
 SOME = ("pipeline-copy-2", "pipeline-read-2", "pipeline-rollup", "pipeline-publish")
 TINY = BenchSettings(pipeline=True, events=400, rounds=1, only=SOME)
 

@@ -25,7 +25,7 @@ from tests.conformance.hub_support import subscriber
 from tests.conformance.message_support import bury, deliver, fail, send, take
 from tests.pipeline.lake_support import OLD, copy
 
-pytestmark = [pytest.mark.alone, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.timeout(300)
 
 OUTCOMES: tuple[Outcome, ...] = (
     Complete(execution_ms=5),

@@ -14,7 +14,7 @@ from eventhub.pipeline.deriving import DERIVED, position_of, update
 from eventhub.pipeline.facts.schemas import DELIVERIES
 from tests.pipeline.histories import History, fill, made_up
 
-pytestmark = [pytest.mark.alone, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.timeout(300)
 
 
 class PulledPlugError(Exception):

@@ -11,7 +11,6 @@ from eventhub.cli import main
 from tests.docs.pages import DOCS, PAGES, blocks_of, steps
 from tests.pipeline.support import numbered, publish
 
-pytestmark = pytest.mark.alone
 PAGE = DOCS / "how-to" / "pipeline.md"
 EXAMPLES = [block.text for block in blocks_of(PAGE) if block.language == "py"]
 COMMANDS = [

@@ -14,7 +14,7 @@ from eventhub.lake.place import Lake
 from eventhub.pipeline.java import find_java
 from tests.pipeline.support import numbered, publish
 
-pytestmark = [pytest.mark.alone, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.starts_spark, pytest.mark.timeout(400)]
 PROGRAM = Path(eventhub.pipeline.__file__).with_name("__main__.py")
 
 

@@ -71,7 +71,6 @@ def test_writers_know_where_the_file_is(tmp_path: Path, monkeypatch: pytest.Monk
         assert writer._options.url == str(tmp_path / "hub.db")
 
 
-@pytest.mark.alone
 def test_a_replay_finds_the_file_that_was_meant(
     spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,14 +7,12 @@ from pathlib import Path
 from types import ModuleType
 
 import pyarrow as pa
-import pytest
 from pyspark.sql import SparkSession
 
 from eventhub.pipeline.loading import load
 from tests.pipeline.support import publish
 from tests.pipeline.test_loading import rows_of
 
-pytestmark = pytest.mark.alone
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 

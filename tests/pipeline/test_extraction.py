@@ -25,7 +25,6 @@ from eventhub.store.composing import Composer
 from eventhub.store.ledger import DATASETS, Dataset
 from tests.pipeline.support import finish, numbered
 
-pytestmark = pytest.mark.alone
 COPIES = 5
 
 

@@ -10,7 +10,7 @@ from eventhub.pipeline.facts.attempts import attempts
 from eventhub.pipeline.facts.deliveries import deliveries
 from tests.pipeline.histories import History, at, batch
 
-pytestmark = [pytest.mark.alone, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.timeout(300)
 
 RETRIED, LEASED, FINALIZED, MOVED, RELEASED, ABANDONED, SKIPPED, PENDING, NOBODY, SENT, PURGED, LATE = range(1, 13)
 ABANDONMENT = "Abandoned: {} did not report before its lease ended."

@@ -1,13 +1,10 @@
 """Errors have the same fingerprint in Spark as in the hub itself: one finds in the history what the other shows."""
 
-import pytest
 from pyspark.sql import SparkSession
 
 from eventhub.core.fingerprints import fingerprint as plain
 from eventhub.pipeline.facts.fingerprints import fingerprint
 from tests.core.test_fingerprints import OTHER, SAME
-
-pytestmark = pytest.mark.alone
 
 CORPUS = [
     *{text for pair in (*SAME, *OTHER) for text in pair},

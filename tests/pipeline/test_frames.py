@@ -11,7 +11,6 @@ from eventhub.lake.place import Lake
 from eventhub.pipeline.frames import frame, write
 from tests.object_store import ObjectStore
 
-pytestmark = pytest.mark.alone
 SCHEMA = pa.schema(
     [
         pa.field("id", pa.int64()),

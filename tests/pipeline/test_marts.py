@@ -15,7 +15,7 @@ from eventhub.pipeline.marts.measures import daily, hourly, measured, merged
 from eventhub.pipeline.marts.rankings import dead_triage, hot_keys
 from tests.pipeline.histories import BEGAN, History, at, batch
 
-pytestmark = [pytest.mark.alone, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.timeout(300)
 
 HOUR, NEXT_DAY = 3600, 5400
 """The history begins at half past ten in the evening."""

@@ -19,7 +19,6 @@ from eventhub.store import Store, open_store
 from eventhub.store.composing import Composer
 from tests.pipeline.support import finish, numbered
 
-pytestmark = pytest.mark.alone
 MINUTE = timedelta(minutes=1)
 
 

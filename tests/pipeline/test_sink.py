@@ -13,8 +13,6 @@ from eventhub.pipeline.source import sink
 from eventhub.pipeline.source.options import WriteOptions
 from tests.pipeline.support import numbered, publish
 
-pytestmark = pytest.mark.alone
-
 
 @pytest.fixture
 def store_url(store_url: str) -> str:

@@ -12,8 +12,6 @@ from eventhub.errors import EventHubError, StoreError
 from eventhub.pipeline.source.database import open_database
 from tests.pipeline.support import complete, numbered, publish
 
-pytestmark = pytest.mark.alone
-
 
 def load(spark: SparkSession, url: str, table: str = "events", **options: str | int) -> DataFrame:
     return spark.read.format("eventhub").options(url=url, table=table, **options).load()

@@ -19,7 +19,6 @@ from eventhub.store import open_store
 from eventhub.store.composing import Composer
 from tests.pipeline.support import numbered, publish
 
-pytestmark = pytest.mark.alone
 WRITERS = 8
 
 

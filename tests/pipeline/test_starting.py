@@ -12,9 +12,8 @@ from eventhub.pipeline import session
 from eventhub.pipeline.java import Java
 from eventhub.pipeline.training import trained
 
-pytestmark = pytest.mark.alone
 
-
+@pytest.mark.starts_spark
 @pytest.mark.timeout(300)
 def test_spark_runs_where_no_java_is_installed(tmp_path: Path) -> None:
     script = """

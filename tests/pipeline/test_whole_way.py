@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import apsw
 import asyncpg
 import msgspec
-import pytest
 
 from eventhub import EventManager, EventQueue, PermanentError
 from eventhub.core.events import QueuedEvent
@@ -33,7 +32,6 @@ from tests.pipeline.lake_support import Silent, copy
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.alone
 KINDS = ("order.placed", "order.paid", "order.shipped")
 WORK, BROADCASTS = 150, 40
 

@@ -11,8 +11,6 @@ from tests.plans.test_postgres_lists import FILL, LISTS, STILL, rows_read, whole
 from tests.plans.test_postgres_plans import Planner
 from tests.postgres_cluster import PostgresCluster
 
-pytestmark = pytest.mark.alone
-
 # Of the 20,000 open events every third has two messages, and every sixth has nothing but those; a few are leased, wait
 # or are parked. 3,000 more have two dead messages each, and of half of them another was delivered. 1,000 are to be
 # handed out.

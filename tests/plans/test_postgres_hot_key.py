@@ -12,8 +12,6 @@ from tests.plans.test_postgres_lists import rows_read, whole_tables
 from tests.plans.test_postgres_plans import ANALYZE, STILL, Planner
 from tests.postgres_cluster import PostgresCluster
 
-pytestmark = pytest.mark.alone
-
 EVENTS = """
 INSERT INTO eventhub.subscribers (id, name, document, status, created_at, updated_at)
 VALUES (7, 'seven', '{}', 'active', now(), now());

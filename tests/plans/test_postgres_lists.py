@@ -12,8 +12,6 @@ import pytest
 from tests.plans.test_postgres_plans import Planner
 from tests.postgres_cluster import PostgresCluster
 
-pytestmark = pytest.mark.alone
-
 # Four routes share the events, a fifth has five of them, as has a rare type. The older 20,000 are open, 3,000 are dead.
 FILL = """
 INSERT INTO eventhub.routes (queue, tags, priority) SELECT 'work', 't' || n, 0 FROM generate_series(1, 5) n;

@@ -12,8 +12,6 @@ import pytest
 from tests.plans.test_postgres_plans import Planner
 from tests.postgres_cluster import PostgresCluster
 
-pytestmark = pytest.mark.alone
-
 FILL = """
 INSERT INTO eventhub.subscribers (id, name, document, status, created_at, updated_at)
 SELECT n, 's' || n, '{}', 'active', now(), now() FROM generate_series(1, 21) n;

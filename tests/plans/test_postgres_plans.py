@@ -17,8 +17,6 @@ from eventhub.store import open_store
 from eventhub.store.postgres.publishing import SQL
 from tests.postgres_cluster import PostgresCluster
 
-pytestmark = pytest.mark.alone
-
 FILL = """
 INSERT INTO eventhub.routes (queue, tags, priority) SELECT 'work', 't' || n, 0 FROM generate_series(1, 4) n;
 INSERT INTO eventhub.lanes (id, consumer, key) SELECT n, 'work', 'k' || n FROM generate_series(1, 5000) n;

@@ -12,8 +12,6 @@ from tests.plans.filled_file import filled_file
 from tests.plans.test_sqlite_lists import ALL, COMMON, DEAD, FILL, LISTS, NUMBERS, Asked
 from tests.plans.test_sqlite_plans import _steps, carray
 
-pytestmark = pytest.mark.alone
-
 # Of the 20,000 open events every third has two messages, and every sixth has nothing but those; a few are leased, wait
 # or are parked. 3,000 more have two dead messages each, and of half of them another was delivered. 1,000 are to be
 # handed out.

@@ -12,8 +12,6 @@ import pytest
 from tests.plans.filled_file import filled_file
 from tests.plans.test_sqlite_plans import _steps, carray
 
-pytestmark = pytest.mark.alone
-
 NUMBERS = "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c WHERE n < {}) "
 # Four routes share the events, a fifth has five of them, as has a rare type. The older 20,000 are open, 3,000 are dead.
 FILL = [

@@ -13,8 +13,6 @@ import pytest
 from tests.plans.filled_file import filled_file
 from tests.plans.test_sqlite_plans import _steps, carray
 
-pytestmark = pytest.mark.alone
-
 NUMBERS = "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c WHERE n < {}) "
 FILL = [
     NUMBERS.format(21)

@@ -14,8 +14,6 @@ from eventhub.store import open_store
 from eventhub.store.sqlite.connection import connect
 from eventhub.store.sqlite.publishing import SQL
 
-pytestmark = pytest.mark.alone
-
 NUMBERS = "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c WHERE n < {}) "
 FILL = [
     "DELETE FROM eventhub_routes",

@@ -16,8 +16,6 @@ from tests.plans.filled_file import filled_file
 from tests.plans.test_sqlite_messages import NO_FILTER, NUMBERS
 from tests.plans.test_sqlite_plans import _steps
 
-pytestmark = pytest.mark.alone
-
 SECOND = 1_000_000
 NOW = 200_000 * SECOND
 DELIVERY = (
