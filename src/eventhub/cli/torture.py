@@ -13,6 +13,7 @@ from cyclopts import App, Parameter
 
 from eventhub.cli.output import console, document, duration, plain, records, table
 from eventhub.cli.progress import bar, on_terminal, waiting
+from eventhub.cli.simulating import simulate
 from eventhub.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["app"]
 
 app = App(name="torture")
+app.command(simulate)
 
 Flag = Annotated[bool, Parameter(negative="", show_default=False)]
 MOST_EXAMPLES: Final = 5
