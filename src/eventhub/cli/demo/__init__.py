@@ -14,7 +14,7 @@ from typing import Annotated, Final
 import msgspec
 from cyclopts import App, Parameter
 
-from eventhub.cli.demo.place import DIRECTORY, fresh
+from eventhub.cli.demo.place import DIRECTORY, check_port, fresh
 from eventhub.cli.options import Common
 from eventhub.errors import SettingsError
 
@@ -73,6 +73,7 @@ def serve(
         raise SettingsError(f"--events is {events}; give a number from 1 to {MOST_EVENTS:,}.")
     _needs_server()
     _hush()
+    check_port(port)  # before a week is made up, and what another demo left is replaced
     from eventhub.cli.demo.living import Living
 
     with fresh(directory / "hub") as place:

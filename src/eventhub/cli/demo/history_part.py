@@ -71,10 +71,13 @@ async def play(stage: Stage, directory: Path, sum_: Sum) -> History:
     for problem in history.problems:
         stage.narrator.bad(problem)
     if not history.problems:
+        own = history.published - sum_.published
         stage.narrator.good(
             f"The report has {history.published:,} events, {history.attempts:,} attempts and {history.dead} dead "
             "letter: the figures of the database"
         )
+        if own:
+            stage.narrator.note(f"{own} of these events is the hub's own, about a message that had died")
     return history
 
 

@@ -1,10 +1,11 @@
-"""The directory of a demo: named, made anew each time, never somebody else's, and never under a demo that runs."""
+"""Where a demo runs: a directory made anew each time, never somebody else's nor under a demo that runs; a free port."""
 
 from __future__ import annotations
 
 import fcntl
 import os
 import shutil
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,11 +13,24 @@ from typing import Final
 
 from eventhub.errors import SettingsError
 
-__all__ = ["DIRECTORY", "fresh"]
+__all__ = ["DIRECTORY", "check_port", "fresh"]
 
 DIRECTORY: Final = Path("eventhub-demo")
 MARK: Final = "made-by-eventhub-demo.txt"
 WORDS: Final = "Made by `eventhub demo`, which replaces this directory the next time.\n"
+
+
+def check_port(port: int) -> None:
+    """Somebody else may listen there; then it is said at once."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError as error:
+            raise SettingsError(
+                f"Cannot listen on 127.0.0.1:{port} ({error.strerror or error}). Choose another with --port, or stop "
+                "what listens there."
+            ) from None
 
 
 @contextmanager
