@@ -1,4 +1,4 @@
-"""A process dies at each sync of its disk, or the sync fails: the acknowledged is there, and no call is there by half."""
+"""A process dies at each sync of its disk, or the sync fails: nothing acknowledged is missing, no call is halved."""
 
 from collections import defaultdict
 from collections.abc import Iterator
