@@ -1,7 +1,7 @@
 # The commands of the project. `make` alone lists them; the work itself is in scripts/.
 SHELL := bash
 .DEFAULT_GOAL := help
-.PHONY: demo serve test docs lint lock bench bench-peers bench-growth clean help
+.PHONY: demo serve test docs lint lock bench bench-peers bench-growth bench-guard bench-figures clean help
 
 demo: ## Set up what is missing, then see all of it on one machine in under two minutes (ARGS="--no-spark")
 	@scripts/setup run
@@ -36,14 +36,24 @@ bench-peers: ## Measure queues, webhooks and Spark beside their peers, for hours
 	@scripts/setup test
 	@benchmarks/setup
 	@.venv/bin/python -m benchmarks.compare $(ARGS)
+	@.venv/bin/python -m benchmarks.figures
 
 bench-growth: ## Measure what an event costs with more of everything, for an hour (ARGS="--only keys --engine sqlite" narrows)
 	@scripts/setup test
 	@.venv/bin/python -m benchmarks.growth $(ARGS)
+	@.venv/bin/python -m benchmarks.figures
+
+bench-guard: ## Record how near Event Hub comes to the bare driver, which tests hold against every change (ARGS="--dry-run")
+	@scripts/setup test
+	@.venv/bin/python -m benchmarks.guard $(ARGS)
+
+bench-figures: ## Fill the tables of the documentation from benchmarks/results
+	@scripts/setup test
+	@.venv/bin/python -m benchmarks.figures $(ARGS)
 
 clean: ## Remove the environment and everything that was built
 	rm -rf .venv .venv-peers benchmarks/node/node_modules build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 	find src tests scripts -type d -name __pycache__ -prune -exec rm -rf {} +
 
 help: ## List these commands
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-13s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))

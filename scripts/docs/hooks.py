@@ -28,7 +28,11 @@ GENERATED = {
     "reference/settings.md": reference_settings,
     "reference/tables.md": reference_tables,
 }
-PAGES = {"deploy/README.md": "how-to/deploy.md", "CHANGELOG.md": "changelog.md"}
+PAGES = {
+    "deploy/README.md": "how-to/deploy.md",
+    "benchmarks/README.md": "reference/peers.md",
+    "CHANGELOG.md": "changelog.md",
+}
 """Pages that lie elsewhere in the repository → where they are on the site."""
 LOGO = ROOT / "src" / "eventhub" / "http" / "dashboard" / "static" / "logo.svg"
 FETCHED_WORKER = "https://unpkg.com/iframe-worker/shim"

@@ -1,0 +1,66 @@
+"""Record how near Event Hub comes to the bare driver: `python -m benchmarks.guard --help`."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import get_args
+
+import msgspec
+
+from benchmarks.comparing.rounds import load, now
+from benchmarks.guarding.ratios import ALLOWED, RECORD, Record, ratio, read, throughout
+from benchmarks.guarding.slices import SLICES
+from eventhub._version import __version__
+from eventhub.bench.figures import Spread
+from eventhub.bench.machine import machine_facts
+from eventhub.bench.settings import Engine
+from eventhub.testing.postgres_cluster import PostgresCluster
+
+PAIRS = 25
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = _parser().parse_args(arguments)
+    before = read(options.record) if options.record.exists() else None
+    with PostgresCluster() as cluster:
+        record = asyncio.run(_measure(cluster.url(), options.pairs, before))
+    if options.dry_run:
+        return 0
+    text = msgspec.json.format(msgspec.json.encode(record), indent=2)
+    options.record.write_bytes(text + b"\n")
+    print(f"Recorded in {options.record}. What falls below {ALLOWED:g} of it fails tests/bench/test_guard.py.")
+    return 0
+
+
+async def _measure(server: str, pairs: int, before: Record | None) -> Record:
+    facts, busy = machine_facts({}), load()
+    ratios: dict[Engine, dict[str, Spread]] = {}
+    for engine in get_args(Engine):
+        ratios[engine] = {}
+        async with throughout(engine, server) as databases:
+            for workload in SLICES:
+                found = await ratio(databases, workload, pairs=pairs)
+                known = before.ratios.get(engine, {}).get(workload) if before else None
+                was = f", was {known.median:.3f}" if known else ""
+                print(
+                    f"{engine:<9}{workload:<14}{found.median:.3f} ({found.low:.3f}–{found.high:.3f}){was}", flush=True
+                )
+                ratios[engine][workload] = found
+    machine = f"{facts.cores} cores, {facts.system}, {facts.python}"
+    return Record(recorded=now(), eventhub=__version__, machine=machine, load=busy, ratios=ratios)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="make bench-guard", description=__doc__)
+    parser.add_argument("--pairs", type=int, default=PAIRS, help="slices of both sides for one ratio")
+    parser.add_argument("--dry-run", action="store_true", help="only show the ratios beside those on record")
+    parser.add_argument("--record", type=Path, default=RECORD, help="where the record is")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())
