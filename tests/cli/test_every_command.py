@@ -33,9 +33,10 @@ ELSEWHERE = {
     "pipeline restore": "tests/cli/test_pipeline_archive.py",
     "pipeline replay": "tests/cli/test_pipeline_replay.py",
     "pipeline report": "tests/cli/test_pipeline_report.py",
+    "torture simulate": "tests/simulation/test_simulation.py",
 }
 """Commands that need a server, a lake or time to succeed; their documents are looked at there."""
-WITHOUT_DATABASE = {"listen", "bench", "completion", "serve", "demo", "demo serve", "worker"}
+WITHOUT_DATABASE = {"listen", "bench", "completion", "serve", "demo", "demo serve", "worker", "torture simulate"}
 
 
 def calls(mailed: Mailed, key: str) -> list[tuple[str, ...]]:

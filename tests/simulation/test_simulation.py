@@ -1,11 +1,13 @@
 """Many small worlds keep every promise, a seed is always the same history, and mistakes are found within few seeds."""
 
+import json
 import os
 import subprocess
 import sys
 
 import pytest
 
+from eventhub.cli import main
 from eventhub.store.sqlite.publishing import SQL
 from eventhub.testing.simulation.running import replay, simulate, smaller
 from eventhub.testing.simulation.setup import Setup
@@ -113,3 +115,17 @@ def test_the_first_failure_ends_the_run_and_is_explained(monkeypatch: pytest.Mon
     lines = list(told(verdict))
     assert f"Seed {verdict.failure.seed} broke a promise" in "\n".join(lines)
     assert lines[-1] == f"      ✗  {verdict.failure.words}"
+
+
+def test_the_command_says_whether_all_was_well(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = ["torture", "simulate", "--seeds", "3"]
+    assert main([*command, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["seeds"] == 3
+    assert main([*command, "--sqlite"]) == 0
+    assert capsys.readouterr().out.endswith("clean\n")
+    _nobody_steps_forward(monkeypatch)
+    assert main(command) == 1
+    assert "broke a promise at step" in capsys.readouterr().out
+    assert main([*command[:3], "0"]) == 2
