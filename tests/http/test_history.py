@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pytest
 
 from eventhub.lake.figures import COUNTS
 from eventhub.lake.files import write_day_files
@@ -14,6 +15,20 @@ from eventhub.lake.place import Lake
 from eventhub.store import open_store
 from tests.http.conftest import MakeHub
 from tests.pipeline.lake_support import copy
+
+WITHOUT = """
+import sys
+from importlib.machinery import PathFinder
+
+class Fewer:
+    @staticmethod
+    def find_spec(name, *more):
+        missing = name.partition(".")[0] in ("deltalake", "pandas", "pyarrow", "pyspark")
+        return None if missing else PathFinder.find_spec(name, *more)
+
+sys.meta_path = [Fewer if finder is PathFinder else finder for finder in sys.meta_path]
+"""
+"""A Python in which the packages of the extra are not installed."""
 
 
 def put_daily(lake: Lake, number: int, **counts: int) -> None:
@@ -32,6 +47,16 @@ def copy_all(url: str, lake: Lake) -> None:
             await copy(store, lake)
 
     asyncio.run(work())
+
+
+def test_without_what_reads_a_lake_the_hub_says_what_to_install(
+    make_hub: MakeHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text(WITHOUT)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    answer = make_hub("sqlite").get("/history")
+    assert (answer.status, answer.kind) == (404, "no-lake-reader")
+    assert "eventhub[spark]" in answer.json["detail"]
 
 
 def test_the_history_is_that_of_the_marts(make_hub: MakeHub, tmp_path: Path) -> None:

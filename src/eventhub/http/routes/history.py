@@ -43,7 +43,7 @@ async def history(ask: Ask) -> Answer:
     service = ask.service
     reports = service.reports
     if reports is None or not reports.can_read:
-        raise Problem(404, "no-history", f"The hub cannot read a lake. Install what it needs: {INSTALL}.")
+        raise Problem(404, "no-lake-reader", f"This hub cannot read a lake. Install what it needs: {INSTALL}.")
     names = {str(row.id): row.name for row in (await service.store.subscribers())[1]}
     found = await reports.read(ask.query.days, names)
     if found is None:
@@ -62,7 +62,7 @@ OPERATIONS: Final = (
         path="/history",
         name="history",
         summary="The last days in figures, from the marts of the pipeline",
-        description="404 `no-history` until the pipeline has run.",
+        description="404 `no-history` until the pipeline has run, `no-lake-reader` where the extra `spark` is missing.",
         handle=history,
         scope="read",
         group="Dashboard",

@@ -10,6 +10,7 @@ import { link } from "./routes.js";
 
 const RANGES = [1, 7, 30, 90];
 const MOST_ROWS = 12;
+const NONE = { "no-history": ["No history yet", "eventhub pipeline run"], "no-lake-reader": ["No history here"] };
 /** Of a scale of times, in milliseconds: up to ten seconds by tens, then as clocks and calendars have them. */
 const STEPS = [1, 10, 100, 1000, 10_000, 60_000, 600_000, 3_600_000, 6 * 3_600_000, 86_400_000, 7 * 86_400_000, 30 * 86_400_000];
 
@@ -24,8 +25,9 @@ export function show(root, { query, signal }) {
     try {
       draw(place, note, await get("/history", { days }, signal));
     } catch (error) {
-      if (!(error instanceof Problem) || error.kind !== "no-history") throw error;
-      fill(place, panel("", empty("No history yet", said(error.message), "eventhub pipeline run")));
+      const [title, command] = (error instanceof Problem && NONE[error.kind]) || [];
+      if (!title) throw error;
+      fill(place, panel("", empty(title, said(error.message), command)));
     }
   });
 }
