@@ -1,5 +1,6 @@
 """The alerts and the dashboard speak of metrics that a running hub has, by labels that these have."""
 
+import asyncio
 import json
 import re
 import urllib.request
@@ -10,9 +11,11 @@ from typing import Any
 
 import msgspec
 import pytest
+from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from eventhub import blocking
+from eventhub import blocking, open_store
+from eventhub.pipeline.metrics import PipelineMetrics
 from tests.cli.support import Command
 from tests.client.support import Hub
 
@@ -62,10 +65,30 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, set[str
         while "eventhub_subscriber_pending_messages" not in found:
             with urllib.request.urlopen(f"{hub.url}/metrics", timeout=60) as answer:
                 text = answer.read().decode()
-            for family in text_string_to_metric_families(text):
-                for sample in family.samples:
-                    found[sample.name] |= set(sample.labels)
+            for name, labels in samples(text):
+                found[name] |= labels
+        for name, labels in samples(told_by_the_pipeline()):
+            found[name] |= labels
         yield found
+
+
+def samples(text: str) -> Iterator[tuple[str, set[str]]]:
+    for family in text_string_to_metric_families(text):
+        for sample in family.samples:
+            yield sample.name, set(sample.labels)
+
+
+def told_by_the_pipeline() -> str:
+    """What its process tells after a run that failed."""
+
+    async def look() -> str:
+        async with open_store(":memory:") as store:
+            metrics = PipelineMetrics(store)
+            metrics.count(RuntimeError())
+            await metrics.look()
+            return generate_latest(metrics.registry).decode()
+
+    return asyncio.run(look())
 
 
 @pytest.mark.parametrize("expression", expressions())
