@@ -3,10 +3,13 @@
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import apsw
 import pytest
 
+from eventhub.config import Settings
+from eventhub.http.server import listen, serve_one
 from tests.http.api import Answer
 from tests.http.conftest import Hub, MakeHub
 from tests.postgres_cluster import PostgresCluster
@@ -109,3 +112,10 @@ def test_sqlite_is_locked_by_somebody_else_and_freed_again(make_hub: MakeHub, ta
     assert int(answer.headers["retry-after"]) >= 1
     until(lambda: hub.post("/events", {"tags": tag}).status == 201, "it stays locked")
     assert hub.taken(tag, "w")["id"] == event_id
+
+
+def test_a_server_whose_database_goes_away_as_it_starts_ends_with_1(tmp_path: Path):
+    """It was there when the command looked; uvicorn by itself would end with a code that means nothing here."""
+    settings = Settings(db="postgresql://nobody@127.0.0.1:1/nowhere", port=0)
+    with listen(settings) as listening:
+        assert serve_one(settings, tmp_path / "secret", listening) == 1

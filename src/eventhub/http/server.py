@@ -43,6 +43,7 @@ log = get_logger("eventhub.http")
 KEEP_ALIVE: Final = 75
 BACKLOG: Final = 2048
 SIGNAL: Final = 128
+FAILED: Final = 1
 
 
 def serve(loaded: Loaded) -> int:
@@ -127,8 +128,11 @@ def serve_one(
     )
     logging.getLogger("uvicorn").setLevel(logging.WARNING)  # what matters of its life we say ourselves
     server = _Server(config, service, announce=announce, told_by=told_by)
-    server.run(sockets=[listening])
-    return 0 if server.started else 1
+    try:
+        server.run(sockets=[listening])
+    except SystemExit:  # uvicorn's own, with a code of its own, when the database went away since it was checked
+        return FAILED
+    return 0 if server.started else FAILED
 
 
 class _Server(uvicorn.Server):

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Final
 
 import apsw
+import msgspec
 
 from eventhub.errors import StoreError
 from eventhub.queue import EventQueue
@@ -20,7 +21,7 @@ from eventhub.testing.torture.history import History, hash_of
 from eventhub.testing.torture.proxy import FAIR, Proxy, Weather
 from eventhub.testing.torture.roles.publisher import QUEUE
 
-__all__ = ["Harm"]
+__all__ = ["WAYS", "Harm", "background"]
 
 LONGEST_OUTAGE: Final = 1.0
 STORM_SECONDS: Final = 2.0
@@ -29,22 +30,6 @@ LIVES_OF_POISON: Final = 3
 SLOWNESS: Final = 0.05
 COMMIT: Final = b"COMMIT"
 POST: Final = b"POST /events"
-
-PAUSES: Final[dict[str, float]] = {
-    "stop-worker": 5.0,
-    "stop-server": 20.0,
-    "poison": 15.0,
-    "terminate": 8.0,
-    "terminate-twice": 12.0,
-    "postgres-crash": 35.0,
-    "postgres-terminate": 25.0,
-    "reply-lost": 3.0,
-    "latency": 15.0,
-    "reset": 10.0,
-    "blackhole": 20.0,
-    "slow-bytes": 20.0,
-}
-"""Seconds between two harms of a kind, on average."""
 
 
 class Harm:
@@ -66,26 +51,12 @@ class Harm:
         self._poisoned = 0
         self.now: list[str] = []
         self.done: dict[str, int] = {}
-        self.ways: dict[str, Callable[[random.Random], Awaitable[None]]] = {
-            "stop-worker": self.stop_worker,
-            "stop-server": self.stop_server,
-            "poison": self.poison,
-            "terminate": self.terminate,
-            "terminate-twice": self.terminate_twice,
-            "postgres-crash": self.crash_postgres,
-            "postgres-terminate": self.terminate_backends,
-            "reply-lost": self.lose_reply,
-            "latency": self.delay,
-            "reset": self.reset,
-            "blackhole": self.swallow,
-            "slow-bytes": self.slow_down,
-        }
 
     async def again_and_again(self, name: str) -> None:
         chance = random.Random(f"{self._seed}/{name}")
         while True:
-            await asyncio.sleep(PAUSES[name] * chance.uniform(0.3, 1.7))
-            await self.ways[name](chance)
+            await asyncio.sleep(WAYS[name].pause * chance.uniform(0.3, 1.7))
+            await WAYS[name].do(self, chance)
 
     async def kill(self, times: int, seconds: float, roles: tuple[str, ...]) -> None:
         """So many kills, spread over so many seconds; more if there is time left."""
@@ -243,6 +214,29 @@ class Harm:
 
     def close(self) -> None:
         self._history.close()
+
+
+class Way(msgspec.Struct, frozen=True):
+    """A way to harm, and the seconds between two times, on average."""
+
+    do: Callable[[Harm, random.Random], Awaitable[None]]
+    pause: float
+
+
+WAYS: Final = {
+    "stop-worker": Way(Harm.stop_worker, 5.0),
+    "stop-server": Way(Harm.stop_server, 20.0),
+    "poison": Way(Harm.poison, 15.0),
+    "terminate": Way(Harm.terminate, 8.0),
+    "terminate-twice": Way(Harm.terminate_twice, 12.0),
+    "postgres-crash": Way(Harm.crash_postgres, 35.0),
+    "postgres-terminate": Way(Harm.terminate_backends, 25.0),
+    "reply-lost": Way(Harm.lose_reply, 3.0),
+    "latency": Way(Harm.delay, 15.0),
+    "reset": Way(Harm.reset, 10.0),
+    "blackhole": Way(Harm.swallow, 20.0),
+    "slow-bytes": Way(Harm.slow_down, 20.0),
+}
 
 
 @asynccontextmanager

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
+import logging
 import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
@@ -27,7 +28,7 @@ from eventhub.testing.torture.crew import IN_FLIGHT, Crew, Stage, all_at_work, c
 from eventhub.testing.torture.draining import drained
 from eventhub.testing.torture.evidence import gather_from
 from eventhub.testing.torture.faults import KILLS, possible
-from eventhub.testing.torture.harm import COMMIT, POST, Harm, background
+from eventhub.testing.torture.harm import COMMIT, POST, WAYS, Harm, background
 from eventhub.testing.torture.proxy import Proxy
 from eventhub.testing.torture.roles.pipeline import copy_the_rest
 from eventhub.testing.torture.roles.publisher import ENOUGH
@@ -122,7 +123,7 @@ class _Run:
 
     async def _harm(self) -> None:
         self._progress.phase = "harming"
-        ways = [self.harm.again_and_again(name) for name in self.harm.ways if name in self.faults]
+        ways = [self.harm.again_and_again(name) for name in WAYS if name in self.faults]
         roles = tuple(role for name, role in KILLS.items() if name in self.faults)
         async with background(*ways):
             began = time.monotonic()
@@ -186,6 +187,7 @@ class _Run:
 
 async def torture(settings: RunSettings, told: Told = lambda _: None) -> Result:
     """A whole run. What it leaves in its directory is enough to judge it again."""
+    logging.getLogger("asyncpg.pool").setLevel(logging.ERROR)  # it warns of a server that is away, as it has to be
     settings.directory.mkdir(parents=True, exist_ok=True)
     if any(settings.directory.glob("*.jsonl")):
         raise SettingsError(f"{settings.directory} has the histories of another run; give another --directory.")
