@@ -1,7 +1,7 @@
 # The commands of the project. `make` alone lists them; the work itself is in scripts/.
 SHELL := bash
 .DEFAULT_GOAL := help
-.PHONY: demo serve test docs lint lock bench bench-peers bench-growth bench-guard bench-figures clean help
+.PHONY: demo serve test docs lint lock bench bench-peers bench-growth bench-guard bench-figures fuzz clean help
 
 demo: ## Set up what is missing, then see all of it on one machine in under two minutes (ARGS="--no-spark")
 	@scripts/setup run
@@ -15,6 +15,11 @@ test: ## Set up what is missing, then run lint and all tests (ARGS="-k name" nar
 	@scripts/setup test
 	@scripts/check
 	@scripts/tests $(ARGS)
+
+fuzz: ## Fuzz and simulate for a quarter of an hour or so, with other examples each time (TIMES=200 for longer)
+	@scripts/setup test
+	@EVENTHUB_FUZZ_TIMES=$(or $(TIMES),50) .venv/bin/python -m pytest tests/fuzz --timeout 0 $(ARGS)
+	@.venv/bin/eventhub torture simulate --seeds 20000 --seed $$(date +%s)
 
 docs: ## Build the documentation site into build/docs, with its reference made from the code
 	@scripts/setup test
