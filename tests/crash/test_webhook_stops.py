@@ -122,6 +122,24 @@ async def until_complete(store: Store, count: int) -> None:
         await asyncio.sleep(0.01)
 
 
+async def test_a_second_sigterm_ends_a_process_without_an_api_at_once(
+    store_url: str, store: Store, consumer: Consumer, nursery: Nursery
+) -> None:
+    secret = nursery.directory / "secret"
+    hub = Hub(store, secret=secret, allow_private=LOCAL, roles=())
+    await hub.subscribers.create(Subscriber(name="one", url=consumer.url(), timeout_seconds=60.0))
+    child = nursery.spawn(
+        "server", "hub-a", url=store_url, secret=str(secret), roles="fanout,dispatcher", shutdown_seconds=60.0
+    )
+    await hub.publish("stop.test", 1)
+    await until(lambda: consumer.open, SOON, "a request")
+    child.send(signal.SIGTERM)
+    await asyncio.sleep(0.2)
+    assert child.alive, "a request is under way"
+    child.send(signal.SIGTERM)
+    await child.ended(5.0)
+
+
 # ------------------------------------------------------------------- SIGKILL
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 from datetime import timedelta
+from typing import Final
 
 from eventhub.config import Settings
 from eventhub.handling.logs import get_logger
@@ -21,6 +23,8 @@ __all__ = ["crew_settings", "run_roles"]
 
 log = get_logger("eventhub.hub")
 
+SIGNAL: Final = 128
+
 
 def crew_settings(settings: Settings) -> CrewSettings:
     return CrewSettings(
@@ -35,10 +39,16 @@ def crew_settings(settings: Settings) -> CrewSettings:
 
 
 async def run_roles(settings: Settings, store: Store, secret: bytes) -> int:
-    """Until a signal says that it is enough; returns the exit code."""
+    """Until a signal says that it is enough; returns the exit code. A second signal ends the process at once."""
     loop, told = asyncio.get_running_loop(), asyncio.Event()
+
+    def stop(number: int) -> None:
+        if told.is_set():
+            os._exit(SIGNAL + number)  # what is under way is left to its leases
+        told.set()
+
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, told.set)
+        loop.add_signal_handler(number, stop, number)
     async with store:
         destinations = Destinations(settings.private_networks)
         book = SubscriberBook(store, Vault(secret), destinations, queue=settings.work_queue)
