@@ -7,7 +7,7 @@ run meets it: the bug is the same without the wait, only rarer.
 import asyncio
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from types import SimpleNamespace
 from typing import Any
@@ -19,14 +19,13 @@ import msgspec
 from eventhub.core.lifecycle import Outcome
 from eventhub.hub.dispatcher import Dispatcher
 from eventhub.queue import verdicts
-from eventhub.store import Store
+from eventhub.store import Store, opening
 from eventhub.store.postgres import publishing as postgres_publishing
 from eventhub.store.postgres.marker_floor import MarkerFloor
 from eventhub.store.sqlite import SqliteStore, engine, settling
 from eventhub.store.sqlite import connection as connecting
 from eventhub.store.sqlite import publishing as sqlite_publishing
 from eventhub.store.sqlite.delivering import SqliteDelivering
-from eventhub.store.sqlite.ledger import SqliteLedger
 from eventhub.store.sqlite.thread import ConnectionThread
 from eventhub.store.values import NewEvent, Published, Tended
 from eventhub.testing.torture.roles import worker
@@ -75,7 +74,7 @@ def acknowledge_before_commit() -> None:
     def delivered(self: Any, jobs: Any, results: Any) -> None:
         deliver(self, jobs, results)
         if self.uncommitted.in_transaction:
-            time.sleep(0.03)
+            time.sleep(0.05)
             self.uncommitted.execute("COMMIT")
 
     _replace(ConnectionThread, "_transact", transacted)
@@ -91,7 +90,7 @@ def ignore_idempotency_keys() -> None:
         return publish_calls(connection, unkeyed, *rest)
 
     def delivered(self: Any, jobs: Any, results: Any) -> None:
-        time.sleep(0.02)
+        time.sleep(0.05)
         deliver(self, jobs, results)
 
     _replace(engine, "publish_calls", published)
@@ -105,7 +104,7 @@ def publish_in_two_transactions() -> None:
     async def published(self: Store, events: Sequence[NewEvent], **rest: Any) -> list[Published]:
         middle = len(events) // 2
         first = await publish(self, events[:middle], **rest)
-        await asyncio.sleep(0.03)
+        await asyncio.sleep(0.1)
         return first + await publish(self, events[middle:], **rest)
 
     _replace(Store, "publish", published)
@@ -120,34 +119,36 @@ def settle_without_fence() -> None:
 
 
 def sweep_by_id_alone() -> None:
-    """The sweep takes back what had ended a moment ago, whoever has it by now."""
-    seen: dict[int, float] = {}
+    """The sweep takes back what had ended a moment ago once more, whoever has it by now."""
+    tend = settling.tend
+    ended: dict[int, float] = {}
 
     def swept(connection: apsw.Connection, now: int, limit: int) -> Tended:
-        due = [number for (number,) in connection.execute(SQLITE.due_waiting, {"now": now, "limit": limit})]
-        if due:
-            connection.execute(SQLITE.promote, {"ids": sqlite_publishing.ids(due)})
-        old = [number for number, since in seen.items() if time.monotonic() > since + 0.3]
-        abandoned, buried = settling.abandon(connection, [(number,) for number in old], now) if old else (0, ())
+        rows: list[Any] = connection.execute(SQLITE.ended_leases, {"now": now, "limit": limit}).fetchall()
+        done = tend(connection, now, limit)
+        old = [number for number, since in ended.items() if time.monotonic() > since + 0.05]
+        if old:
+            settling.abandon(connection, [(number,) for number in old], now)
         for number in old:
-            del seen[number]
-        ended: list[Any] = connection.execute(SQLITE.ended_leases, {"now": now, "limit": limit}).fetchall()
-        seen.update({row[0]: time.monotonic() for row in ended if row[0] not in seen})
-        return Tended(promoted=len(due), abandoned=abandoned, buried=buried)
+            del ended[number]
+        ended.update({row[0]: time.monotonic() for row in rows})
+        return done
 
     _replace(settling, "tend", swept)
+    _replace(SqliteStore, "_tend", _always_tended)
     _change(SQLITE, "fail", "AND state = 1", "")
+
+
+async def _always_tended(self: Any, now: datetime | None, limit: int) -> Tended:
+    """Whether or not anything is due."""
+    done: Tended = await self._write(lambda connection, at: settling.tend(connection, at, limit), now=now)
+    return done
 
 
 def abandon_within_the_lease() -> None:
     """A lease is not looked at: whatever is claimed is taken back by the next sweep."""
     _change(SQLITE, "ended_leases", "due < :now", "due < :now + 60000000")
-
-    async def tended(self: Any, now: datetime | None, limit: int) -> Tended:
-        done: Tended = await self._write(lambda connection, at: settling.tend(connection, at, limit), now=now)
-        return done
-
-    _replace(SqliteStore, "_tend", tended)
+    _replace(SqliteStore, "_tend", _always_tended)
 
 
 def claim_what_is_claimed() -> None:
@@ -267,7 +268,7 @@ def free_keys_without_lock() -> None:
     """PostgreSQL: a publisher goes behind a head that is leaving at this moment, and nobody wakes it."""
     _change(POSTGRES, "hold_lanes", "FOR UPDATE", "")
     _change(POSTGRES, "lock_lanes", "DO UPDATE SET consumer = excluded.consumer", "DO NOTHING")
-    _change(POSTGRES, "drop_lanes", "AND NOT EXISTS", "AND pg_sleep(0.03) IS NOT NULL AND NOT EXISTS")
+    _change(POSTGRES, "drop_lanes", "AND NOT EXISTS", "AND pg_sleep(0.1) IS NOT NULL AND NOT EXISTS")
 
 
 def send_blocked_keys() -> None:
@@ -348,16 +349,27 @@ def alter_messages() -> None:
 # ----------------------------------------------------------------------------- lake
 
 
-def key_the_lake_by_process() -> None:
-    """Copies are numbered by whoever makes them, so that the next process copies again what the last one had."""
-    finish_commit, name = SqliteLedger.finish_commit, uuid4().hex
+def number_copies_anew(put: Callable[[Any, str, Any], Any] = _replace) -> None:
+    """The lake does not know which copies it has, as when they are Spark's batches and the checkpoint is lost."""
+    from eventhub.lake.tables import LakeTable
+    from eventhub.pipeline import extraction
 
-    async def hub_id(self: Any) -> str:
-        return name
+    replace = LakeTable.replace
 
-    async def finished(self: Any, *arguments: Any, **rest: Any) -> bool:
-        await asyncio.sleep(0.1)
-        return await finish_commit(self, *arguments, **rest)
+    async def agreed(*_: Any) -> None:
+        return None
 
-    _replace(SqliteDelivering, "hub_id", hub_id)
-    _replace(SqliteLedger, "finish_commit", finished)
+    def replaced(self: Any, *arguments: Any, source: str, after: int, **rest: Any) -> bool:
+        return replace(self, *arguments, source=f"{source}/{uuid4().hex}", **rest)
+
+    put(extraction, "check_agreement", agreed)
+    put(LakeTable, "last_number", lambda self, source: 0)
+    put(LakeTable, "replace", replaced)
+
+
+# ----------------------------------------------------------------------------- disk
+
+
+def never_sync() -> None:
+    """Nothing is written to the disk before it is acknowledged."""
+    _replace(opening, "_SYNCHRONOUS", ("OFF",))

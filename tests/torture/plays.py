@@ -28,7 +28,7 @@ LONGEST = 6.0
 STALLED_SECONDS = 2.5
 """When nothing is done for so long, nothing will be: what is open is left open, which the checker finds."""
 END_SECONDS = 3.0
-LAST = ("worker", "server", "pipeline", "receiver")
+LAST = ("worker", "server", "receiver")
 """In this order they end after the publishers; whoever still sends has somebody to send to."""
 
 
@@ -109,8 +109,6 @@ class Play:
         arguments |= self._cast.slots[name] | {"url": self._url, "seed": self._seed, "secret": str(self._secret)}
         if role == "receiver":
             arguments["port"] = self._port
-        if role == "pipeline":
-            arguments["lake"] = str(self._directory / "lake")
         request = {"role": role, "arguments": arguments, "plant": self._plant}
         answer = self._nursery._ask(json.dumps(request))
         self._children[name] = Child(arguments["process"], int(answer), self._orders)

@@ -55,6 +55,10 @@ SELECT process, min(wall) AS wall FROM (
   UNION ALL SELECT r.process, max(r.wall) FROM records r
             WHERE r.process IN (SELECT worker FROM records WHERE op = 'died') GROUP BY r.process) GROUP BY process;
 CREATE UNIQUE INDEX temp.gone_process ON gone (process);
+-- Receivers that were ended while others went on: what arrived last may not have been answered.
+CREATE TEMP TABLE interrupted AS
+SELECT worker AS process, min(wall) AS wall FROM records
+WHERE op IN ('kill', 'terminate') AND kind = 'ok' AND wall < (SELECT max(wall) FROM arrivals) GROUP BY worker;
 -- The deliveries of ordering keys in the order of their first claims.
 CREATE TEMP TABLE lanes AS
 SELECT * FROM (
@@ -366,7 +370,7 @@ SELECT format('%d deliveries were not drained', count(*)) FROM deliveries WHERE 
 -- name: unexplained
 -- 12. Good work that is done again has a reason: its claim was lost, given back, or ended otherwise by its own report. And
 -- one claim is worked on once. A request is sent again under the same claim only when a kept connection broke before its
--- answer: where the receiver gave none, or was gone within a second.
+-- answer: where the receiver gave none, or was ended within a second.
 SELECT format('%s handled %d:%d well, and the log says %s', h.process, h.id, h.fence, coalesce(g.action, 'nothing'))
 FROM handled h
 LEFT JOIN log g ON g.delivery_id = h.id AND g.fence = h.fence
@@ -376,7 +380,7 @@ UNION ALL
 SELECT format('claim %d:%d was worked on %d times', id, fence, count(*)) FROM handled GROUP BY id, fence HAVING count(*) > 1
 UNION ALL
 SELECT format('message %d was answered %d times and claimed %d times', a.id, a.times, coalesce(l.claims, 0))
-FROM (SELECT r.id, count(*) AS times FROM arrivals r LEFT JOIN gone o ON o.process = r.process
+FROM (SELECT r.id, count(*) AS times FROM arrivals r LEFT JOIN interrupted o ON o.process = r.process
       WHERE r.outcome GLOB '[0-9]*' AND r.wall <= coalesce(o.wall - 1, r.wall) GROUP BY r.id) a LEFT JOIN lives l ON l.delivery_id = a.id
 WHERE a.times > coalesce(l.claims, 0);
 

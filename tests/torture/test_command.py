@@ -1,0 +1,76 @@
+"""`eventhub torture`: a short run on each engine is clean, can be judged again, and a planted lie is found."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+
+from eventhub.cli import main
+
+SEED = os.environ.get("EVENTHUB_SEED", "20260115")
+KILLS = 45
+SECONDS = 16
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, Any]:
+    code = main(["torture", *arguments, "--json"])
+    return code, json.loads(capsys.readouterr().out)
+
+
+def examples(document: dict[str, Any]) -> list[str]:
+    return [example for judgement in document["judgements"] for example in judgement["examples"]]
+
+
+@pytest.mark.alone
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("engine", ["sqlite", "postgres"])
+def test_a_short_run_is_clean_and_its_evidence_can_be_judged_again(
+    engine: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    wanted = ("--engine", engine, "--minutes", str(SECONDS / 60), "--kills", str(KILLS), "--seed", SEED)
+    code, told = run(capsys, *wanted, "--directory", str(tmp_path / "run"))
+    assert (examples(told), told["deaths"], told["errors"]) == ([], [], "")
+    assert (code, told["clean"]) == (0, True)
+    figures = told["figures"]
+    assert KILLS >= figures["kills"] >= 40
+    assert figures["acknowledged"] > 500
+    assert figures["messages"] > 100
+    assert figures["events in the lake"] == figures["events"]
+
+    evidence = tmp_path / "run" / "evidence.db"
+    code, again = run(capsys, "verify", str(evidence))
+    assert (code, again["figures"]) == (0, figures)
+    lose_one(evidence)
+    code, lie = run(capsys, "verify", str(evidence))
+    assert code == 1
+    assert (lie["clean"], lie["figures"]["lost"]) == (False, 1)
+
+
+def lose_one(evidence: Path) -> None:
+    connection = apsw.Connection(str(evidence))
+    connection.execute(
+        "DELETE FROM events WHERE id = (SELECT max(id) FROM records WHERE op = 'publish' AND kind = 'ok')"
+    )
+    connection.close()
+
+
+def test_power_is_lost_at_full_without_a_loss_and_at_normal_with_one(capsys: pytest.CaptureFixture[str]):
+    code, told = run(capsys, "power-loss", "--images", "60", "--calls", "60")
+    assert (code, told["clean"]) == (0, True)
+    assert told["FULL"]["lost"] == 0 < told["NORMAL"]["lost"]
+
+
+def test_nothing_is_begun_that_cannot_be_done(capsys: pytest.CaptureFixture[str]):
+    assert main(["torture", "--faults", "postgres-crash"]) == 2
+    assert "Cannot do postgres-crash here" in capsys.readouterr().err
+    assert main(["torture", "--db", "app.db"]) == 2
+    assert main(["torture", "--minutes", "0"]) == 2
+    assert main(["torture", "verify", "nowhere.db"]) == 2
+
+
+def test_the_matrix_can_be_seen(capsys: pytest.CaptureFixture[str]):
+    code, rows = run(capsys, "--faults", "list")
+    assert (code, [row["number"] for row in rows]) == (0, list(range(1, 23)))
