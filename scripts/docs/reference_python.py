@@ -10,6 +10,9 @@ from importlib import import_module
 from itertools import pairwise
 from typing import Any
 
+import eventhub
+from eventhub.blocking import Face
+
 INTRODUCTION = """# Python
 
 Everything here can be imported from the module whose heading it stands under, and is the whole public interface: what
@@ -45,6 +48,9 @@ def _item(module: str, name: str, item: Any) -> Iterator[str]:
         yield from _documented(item)
         yield "One of " + ", ".join(f"`{member.value}`" for member in item) + ".\n"
         return
+    if issubclass(item, Face) and hasattr(eventhub, name):
+        yield from _face(name, getattr(eventhub, name))
+        return
     bases = f"({item.__bases__[0].__name__})" if issubclass(item, BaseException) else _signature(item)
     yield _code(f"class {name}{bases}")
     yield from _documented(item)
@@ -57,6 +63,14 @@ def _item(module: str, name: str, item: Any) -> Iterator[str]:
     for method in [] if item.__name__ in INTERNAL else _methods(item):
         called = method.__name__
         yield from _function(called, method, heading=f"#### `{name}.{called}` {{#{anchor}.{called}}}")
+
+
+def _face(name: str, original: type) -> Iterator[str]:
+    """A blocking class has the methods of the one that it stands for; what they do is told there."""
+    yield _code(f"class {name}{_signature(original)}")
+    yield f"Stands for [`{name}`](#eventhub.{name}), where each method is told; these wait for their result:\n"
+    called = [f"{method.__name__}{_signature(method)}".partition(" -> ")[0] for method in _methods(original)]
+    yield "```text\n" + "\n".join(called) + "\n```\n"
 
 
 def _function(name: str, function: Any, heading: str = "") -> Iterator[str]:

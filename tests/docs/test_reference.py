@@ -58,6 +58,14 @@ def test_every_public_name_is_told():
     assert [name for name in eventhub.__all__ if name != "__version__" and f"### `{name}`" not in page] == []
 
 
+def test_blocking_classes_are_told_with_the_methods_of_those_they_stand_for():
+    told = reference_python.page().partition("## eventhub.blocking")[2].partition("\n## eventhub.errors")[0]
+    queue = told.partition("### `EventQueue`")[2].partition("\n### ")[0]
+    assert "(#eventhub.EventQueue)" in queue
+    assert re.search(r"^finalize\(event: int \| Event, success: bool", queue, re.MULTILINE), queue
+    assert "async " not in told
+
+
 def test_every_metric_of_the_alerts_is_told():
     page = reference_metrics.page()
     rules = (ROOT / "deploy" / "prometheus" / "eventhub.rules.yml").read_text()
