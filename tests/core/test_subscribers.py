@@ -84,6 +84,8 @@ def test_what_is_right_is_taken_and_survives_being_written_down(fields: dict[str
                 "https://example.com:0/", "https://example.com:99999/", "https://example.com:port/", "https://example.com:/",
                 "https://[::1/", "https://example.com/" + "x" * 2029, "javascript:alert(1)", "http:example.com",
                 "https://example.com/<x>", 'https://example.com/"', "https://example.com/{x}", None, 7,
+                "https://example.com[other.example]/", "https://example.com:[other.example]/", "https://[v1.a]/",
+                "https://example.com[2606:4700::1]/", "https://[2606:4700::1]x/", "https://[2606:4700::1][::1]/",
             ],
         ),
         ("event_type", ["", "x" * 129, "a b", "order.>", "*.*.*.*.*.*.*.*.*", "a/b", None, 7]),

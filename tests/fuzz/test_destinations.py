@@ -118,6 +118,8 @@ PARTS = st.sampled_from([
         "{}{}{}".format, st.sampled_from(["http://", "https://", ""]), PARTS, st.lists(PARTS, max_size=4).map("".join)
     )
 )
+@example("http://http:[v1.a]")
+@example("http://example.com[2606:4700::1]/")
 @example("http://example.com@127.0.0.1/")
 @example("http://127.0.0.1#@example.com/")
 @example("http://127.0.0.1\\@example.com/")

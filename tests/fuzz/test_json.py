@@ -78,6 +78,8 @@ def loaded(raw: bytes | str) -> Any:
 
 @given(damaged())
 @example(b"1e999")
+@example(b"18446744073709551616")
+@example(b"[-9223372036854775809]")
 @example(b"-0")
 @example(b"123456789012345678901234567890e-10")
 @example(b'"\\ud83d\\ude00"')

@@ -121,6 +121,7 @@ def test_an_address_is_known_in_every_spelling(host: str, address: str | None):
         "http://example.com:22/", "http://example.com:1/", "http://example.com:1023/", "https://example.com:0/",
         "http://example.com:70000/", "http://%31.2.3.4/", "http://exämple.com/", "http://１２７.0.0.1/", "http:///x",
         "http://[1::2::3]/", "http://a_b-/", "http://" + "a" * 64 + ".com/", "http://" + "a." * 130 + "com/", "x", "",
+        "http://example.com[other.example]/", "http://[v1.a]/", "http://example.com[2606:4700::1]/",
     ],
 )  # fmt: skip
 def test_a_url_that_can_never_be_sent_to_is_refused_at_once(url: str):

@@ -16,7 +16,7 @@ from eventhub.core.ordering import key_path
 from eventhub.core.retry import RetryPolicy
 from eventhub.errors import InvalidEventError, InvalidSubscriberError
 
-__all__ = ["Format", "Guarantee", "OnDead", "Subscriber", "is_secret_header"]
+__all__ = ["Format", "Guarantee", "OnDead", "Subscriber", "has_one_host", "is_secret_header"]
 
 Format = Literal["standard", "raw", "ce-binary", "ce-structured"]
 OnDead = Literal["skip", "park"]
@@ -38,6 +38,7 @@ LEASE_MARGIN: Final = timedelta(seconds=30)
 _PATTERN: Final = re.compile(r"[A-Za-z0-9._:*-]+\Z")
 _URL: Final = re.compile(r"[!#-;=?-\[\]_a-z~]+\Z")
 """Printable ASCII without what never stands in a URL: blanks, quotes, angle brackets, backslash, ^ ` { | }."""
+_AUTHORITY: Final = re.compile(r"[^\[\]]*\Z|\[[0-9A-Fa-f.]*:[0-9A-Fa-f:.]*(?:%[^\[\]]*)?\](?::[0-9]*)?\Z")
 _TOKEN: Final = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]{1,128}\Z")
 _VALUE: Final = re.compile(r"[!-~](?:[ \t!-~]*[!-~])?\Z")
 _RETRY_ON: Final = re.compile(r"(?:timeout|network|[1345]xx|[1345][0-9][0-9])\Z")
@@ -56,6 +57,14 @@ def is_secret_header(name: str) -> bool:
     """Whether the value of this header must be kept encrypted and never shown."""
     small = name.lower()
     return small in _SECRET_NAMES or any(word in small for word in _SECRET_WORDS)
+
+
+def has_one_host(authority: str) -> bool:
+    """Whether brackets, if any, are around all of the host: of ``trusted.example[other.example]`` some take the second.
+
+    Inside is an IPv6 address; whether it is a good one is for others to say.
+    """
+    return _AUTHORITY.match(authority.rpartition("@")[2]) is not None
 
 
 class Subscriber(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -171,6 +180,8 @@ def _check_url(url: object) -> None:
         _refuse("url", f"cannot be read ({error}); give one such as https://example.com/hook")
     if parts.scheme.lower() not in ("http", "https") or not url.lower().startswith(("http://", "https://")):
         _refuse("url", "must begin with https:// or http://")
+    if not has_one_host(parts.netloc):
+        _refuse("url", "has brackets; they are for an IPv6 address alone, such as https://[2001:db8::1]/hook")
     if not host or port == 0 or parts.netloc.endswith(":"):
         _refuse("url", "must have a host, and a port only if it is a number; give one such as https://example.com/hook")
     if "@" in parts.netloc:

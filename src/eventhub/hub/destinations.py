@@ -16,6 +16,7 @@ from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 from typing import Any, Final, Self
 from urllib.parse import urlsplit
 
+from eventhub.core.subscribers import has_one_host
 from eventhub.errors import BlockedDestination, SettingsError
 
 __all__ = ["Address", "AddressInfo", "Destinations", "Network", "literal"]
@@ -69,8 +70,8 @@ class Destinations:
             host, port = parts.hostname, parts.port
         except ValueError as error:
             raise BlockedDestination(f"The address {url[:200]!r} cannot be read: {error}.") from None
-        if not host:
-            raise BlockedDestination(f"The address {url[:200]!r} has no host.")
+        if not host or not has_one_host(parts.netloc):
+            raise BlockedDestination(f"The address {url[:200]!r} has no host, or more than one.")
         self.check(host, (443 if parts.scheme == "https" else 80) if port is None else port)
 
     def check(self, host: str, port: int) -> list[Address]:
