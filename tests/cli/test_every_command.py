@@ -26,6 +26,9 @@ ELSEWHERE = {
     "demo": "tests/cli/test_demo.py",
     "listen": "tests/cli/test_listen.py",
     "bench": "tests/bench/test_bench.py",
+    "torture": "tests/torture/test_command.py",
+    "torture verify": "tests/torture/test_command.py",
+    "torture power-loss": "tests/torture/test_command.py",
     "pipeline run": "tests/cli/test_pipeline_run.py",
     "pipeline status": "tests/cli/test_pipeline_run.py",
     "pipeline synth": "tests/cli/test_pipeline_synth.py",
@@ -36,7 +39,19 @@ ELSEWHERE = {
     "torture simulate": "tests/simulation/test_simulation.py",
 }
 """Commands that need a server, a lake or time to succeed; their documents are looked at there."""
-WITHOUT_DATABASE = {"listen", "bench", "completion", "serve", "demo", "demo serve", "worker", "torture simulate"}
+WITHOUT_DATABASE = {
+    "listen",
+    "bench",
+    "torture",
+    "torture verify",
+    "torture power-loss",
+    "completion",
+    "serve",
+    "demo",
+    "demo serve",
+    "worker",
+    "torture simulate",
+}
 
 
 def calls(mailed: Mailed, key: str) -> list[tuple[str, ...]]:

@@ -88,7 +88,8 @@ def torture(
     with _telling(settings.seconds, quiet=json) as told:
         result = asyncio.run(run(settings, told))
     if json:
-        document({"clean": result.clean, **_as_document(result.verdict), "deaths": result.deaths})
+        more = {"deaths": result.deaths, "errors": result.errors, "evidence": result.evidence}
+        document({"clean": result.clean, **_as_document(result.verdict), **more})
     else:
         _show(result)
     return 0 if result.clean else 1
