@@ -47,10 +47,12 @@ SELECT id, fence, process FROM records WHERE op = 'handle' AND kind = 'ok' AND o
 CREATE TEMP TABLE watched AS
 SELECT EXISTS (SELECT 1 FROM reported r WHERE NOT EXISTS (SELECT 1 FROM messages m WHERE m.id = r.id)) AS work,
        EXISTS (SELECT 1 FROM reported r JOIN messages m ON m.id = r.id) AS messages;
--- When processes went: killed, ended by themselves, or found dead; then their last words are the earliest moment.
+-- When processes went: killed, told twice to end, ended by themselves, or found dead; then their last words are the
+-- earliest moment.
 CREATE TEMP TABLE gone AS
 SELECT process, min(wall) AS wall FROM (
   SELECT worker AS process, wall FROM records WHERE op = 'kill' AND kind = 'ok'
+  UNION ALL SELECT worker, max(wall) FROM records WHERE op = 'terminate' AND kind = 'ok' GROUP BY worker HAVING count(*) > 1
   UNION ALL SELECT process, wall FROM records WHERE op = 'end' AND kind = 'ok'
   UNION ALL SELECT r.process, max(r.wall) FROM records r
             WHERE r.process IN (SELECT worker FROM records WHERE op = 'died') GROUP BY r.process) GROUP BY process;
@@ -240,7 +242,8 @@ FROM (SELECT *, max(claimed) OVER (PARTITION BY id ORDER BY time, claimed ROWS U
 WHERE reported < highest;
 
 -- name: unreported
--- 6. What the log says of a claim's end, somebody reported, unless the claim was lost.
+-- 6. What the log says of a claim's end, somebody reported, unless the claim was lost. A claim whose caller had gone before
+-- it was answered is given back by the store itself.
 SELECT format('delivery %d: %s under fence %d, and nobody reported it', g.delivery_id, g.action, g.fence)
 FROM log g CROSS JOIN watched w
 WHERE g.action IN ('COMPLETED', 'FAILED', 'RELEASED', 'DEAD') AND g.fence > 0
@@ -252,6 +255,7 @@ WHERE g.action IN ('COMPLETED', 'FAILED', 'RELEASED', 'DEAD') AND g.fence > 0
                                                          AND d.fence = g.fence AND d.action = 'DEAD')
                                             THEN 'Bury' ELSE 'Retry' END END)
   AND NOT EXISTS (SELECT 1 FROM log b WHERE b.delivery_id = g.delivery_id AND b.fence = g.fence AND b.action = 'ABANDONED')
+  AND (g.action <> 'RELEASED' OR EXISTS (SELECT 1 FROM claims c WHERE c.id = g.delivery_id AND c.fence = g.fence))
   AND NOT EXISTS (SELECT 1 FROM dead_letters l WHERE l.delivery_id = g.delivery_id AND l.reason IN ('manual', 'skipped'));
 
 -- name: taken_early

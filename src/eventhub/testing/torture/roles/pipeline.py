@@ -9,7 +9,7 @@ import asyncio
 import signal
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, NoReturn
 
 import msgspec
 
@@ -18,9 +18,6 @@ from eventhub.pipeline.running import Pipeline, Run, Stage
 from eventhub.store import Store, open_store
 from eventhub.testing.torture.history import History
 from eventhub.testing.torture.roles.patience import opened
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 
 class Arguments(msgspec.Struct, kw_only=True):
@@ -37,7 +34,7 @@ class Silent:
     def end(self, words: str) -> None: ...
 
 
-def no_spark() -> SparkSession:
+def no_spark() -> NoReturn:
     raise RuntimeError("A copy in one part needs no Spark.")
 
 
