@@ -72,7 +72,7 @@ def sent(ask: InProcess, operation: Operation, number: str, body: bytes, **more:
 
 
 @given(data=st.data(), operation=st.sampled_from(WITH_BODY), number=IDS, kind=KINDS)
-@effort(300)
+@effort(150)
 def test_bytes_never_end_in_an_accident(
     ask: InProcess, data: Any, operation: Operation, number: str, kind: bytes
 ) -> None:
@@ -81,7 +81,7 @@ def test_bytes_never_end_in_an_accident(
 
 
 @given(data=st.data(), request=st.sampled_from(REQUESTS), number=IDS)
-@effort(500)
+@effort(250)
 def test_bodies_that_are_nearly_right_never_end_in_an_accident(
     ask: InProcess, data: Any, request: tuple[Operation, Any], number: str
 ) -> None:
@@ -94,7 +94,7 @@ def test_bodies_that_are_nearly_right_never_end_in_an_accident(
 
 
 @given(changed(CLOUD_EVENT), st.booleans())
-@effort(200)
+@effort(100)
 def test_cloud_events_that_are_nearly_right_never_end_in_an_accident(ask: InProcess, event: Any, batch: bool) -> None:  # noqa: FBT001
     kind = b"application/cloudevents-batch+json" if batch else b"application/cloudevents+json"
     raw = json.dumps([event, CLOUD_EVENT] if batch else event).encode()
@@ -104,7 +104,7 @@ def test_cloud_events_that_are_nearly_right_never_end_in_an_accident(ask: InProc
 
 @given(st.dictionaries(HEADERS, HEADER_VALUES), damaged())
 @example({b"ce-specversion": b"1.0", b"ce-id": b"1", b"ce-source": b"%00", b"ce-type": b"a"}, b"1")
-@effort(300)
+@effort(150)
 def test_headers_of_publishers_never_end_in_an_accident(
     ask: InProcess, headers: dict[bytes, bytes], body: bytes
 ) -> None:
@@ -117,7 +117,7 @@ def test_headers_of_publishers_never_end_in_an_accident(
     operation=st.sampled_from([each for each in OPERATIONS if not each.streams and each.path != "/metrics"]),
     number=IDS,
 )
-@effort(300)
+@effort(150)
 def test_queries_and_cursors_never_end_in_an_accident(
     ask: InProcess, data: Any, operation: Operation, number: str
 ) -> None:

@@ -66,7 +66,7 @@ def spelled(draw: st.DrawFn) -> tuple[str, IPv4Address]:
 @example(("0x7f.1", IPv4Address("127.0.0.1")))
 @example(("017700000001", IPv4Address("127.0.0.1")))
 @example(("0251.0376.0251.0376", IPv4Address("169.254.169.254")))
-@effort(200)
+@effort(100)
 def test_no_spelling_of_a_private_address_passes(pair: tuple[str, IPv4Address]) -> None:
     text, address = pair
     assert literal(text) == address
@@ -87,7 +87,7 @@ def test_no_private_address_passes_inside_another(inside: IPv4Address, form: str
 
 
 @given(st.ip_addresses())
-@effort(300)
+@effort(150)
 def test_what_the_ipaddress_module_calls_private_is_refused(address: Address) -> None:
     try:
         GUARD.vet(address)
@@ -99,7 +99,7 @@ def test_what_the_ipaddress_module_calls_private_is_refused(address: Address) ->
 @given(
     st.integers(0, 2**32 - 1), st.sampled_from([0x2002 << 112, 0x2001 << 112, 0xFEC0 << 112, 0xFD00 << 112, 1 << 64])
 )
-@effort(200)
+@effort(100)
 def test_tunnels_and_local_networks_are_refused_whatever_is_in_them(number: int, prefix: int) -> None:
     assert not passes(str(IPv6Address(prefix | (number << 80) if prefix == 0x2002 << 112 else prefix | number)))
 
@@ -126,7 +126,7 @@ PARTS = st.sampled_from([
 @example("http://１２７.0.0.1/")
 @example("http://[::1%25lo]/")
 @example("http://example.com:٤٤٣/")
-@effort(300)
+@effort(150)
 def test_a_url_is_refused_or_leads_where_it_says(url: str) -> None:
     """Nothing but a refusal is ever raised, and a URL that passes has one reading: that of the address dialled."""
     try:
@@ -151,7 +151,7 @@ def test_a_url_is_refused_or_leads_where_it_says(url: str) -> None:
 
 
 @given(st.text(max_size=30) | st.lists(PARTS, max_size=5).map("".join))
-@effort(200)
+@effort(100)
 def test_whatever_the_c_library_takes_for_an_address_the_guard_does_too(host: str) -> None:
     try:
         found = GUARD.check(host, 443)

@@ -90,7 +90,7 @@ def loaded(raw: bytes | str) -> Any:
 @example(b"[" * 65 + b"]" * 65)
 @example(b"[" * 100_000)
 @example(b"9" * 5_000)
-@effort(300)
+@effort(150)
 def test_a_text_is_read_as_the_oracle_reads_it_or_refused(raw: bytes) -> None:
     assert same(loaded(raw), expected(raw)), raw
 
@@ -101,7 +101,7 @@ def test_a_text_is_read_as_the_oracle_reads_it_or_refused(raw: bytes) -> None:
 @example(b'{"a:":1,"a":2}')
 @example(b'{"a":1,"a":":"}')
 @example(b"[1.0, 1e2, -0.0, 12345678901234567890123]")
-@effort(300)
+@effort(150)
 def test_the_quick_reader_of_bodies_never_takes_what_the_oracle_refuses(raw: bytes) -> None:
     """A body is checked in two steps: what is doubtful inside its payload is found when that is written again."""
     try:

@@ -36,7 +36,7 @@ def wants(pattern: list[str], segments: list[str]) -> bool:
 @example("a.*", "a.*")
 @example("*.*", "*.")
 @example("cre*", "created")
-@effort(200)
+@effort(100)
 def test_a_pattern_matches_what_the_oracle_says(pattern: str, event_type: str) -> None:
     try:
         compiled = Pattern(pattern)
@@ -82,7 +82,7 @@ def test_the_work_of_matching_grows_with_the_text_and_no_faster(text: str) -> No
 @example(", ,")
 @example(["a", " a "])
 @example("a" * 129)
-@effort(200)
+@effort(100)
 def test_tags_are_read_as_the_oracle_reads_them(tags: Any) -> None:
     parts = tags.split(",") if isinstance(tags, str) else tags
     stripped = [part.strip() if isinstance(part, str) else part for part in parts]
@@ -111,7 +111,7 @@ CONDITIONS = st.dictionaries(
 
 
 @given(CONDITIONS, VALUES, st.none() | st.dictionaries(st.sampled_from(["a", "a.b"]), st.text(max_size=3)))
-@effort(200)
+@effort(100)
 def test_a_filter_is_refused_with_its_words_or_answers_for_every_event(
     conditions: Any, payload: Any, metadata: dict[str, str] | None
 ) -> None:
@@ -146,7 +146,7 @@ WHOLE = {
 @given(changed(WHOLE))
 @example({**WHOLE, "format": "\ud800"})
 @example({**WHOLE, "\ud800": 1})
-@effort(200)
+@effort(100)
 def test_a_subscriber_is_refused_with_its_field_or_can_be_used(document: Any) -> None:
     try:
         found = Subscriber.parse(document)
