@@ -10,6 +10,7 @@ import re
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+import fault_matrix
 import reference_cli
 import reference_http
 import reference_metrics
@@ -64,7 +65,7 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
             return found[1]
         return os.path.relpath(inside, PurePosixPath(here).parent)
 
-    return LINK.sub(placed, markdown)
+    return LINK.sub(placed, fault_matrix.placed(markdown))
 
 
 def on_post_page(output: str, page: Any, **_: Any) -> str:
