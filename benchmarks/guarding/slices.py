@@ -10,26 +10,28 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Final
 
+from benchmarks.guarding.meter import Meter, Taken
 from eventhub.bench.payloads import PAYLOAD, batch
 from eventhub.bench.raw import Raw
-from eventhub.bench.settings import BATCH, CLAIM, PUBLISHERS, TYPE
-from eventhub.bench.workloads import LANES, timed
+from eventhub.bench.settings import BATCH, CLAIM, PUBLISHERS, TYPE, Engine
+from eventhub.bench.workloads import LANES
 from eventhub.queue import EventManager, EventQueue
 
 __all__ = ["SLICES", "Place", "Slice"]
 
-PUBLISHED: Final = 5 * BATCH
-ONE_BY_ONE: Final = 60 * PUBLISHERS
-DRAINED: Final = 4 * BATCH
+PUBLISHED: Final = {"sqlite": 15 * BATCH, "postgres": 5 * BATCH}
+ONE_BY_ONE: Final = {"sqlite": 120 * PUBLISHERS, "postgres": 60 * PUBLISHERS}
+DRAINED: Final = {"sqlite": 8 * BATCH, "postgres": 4 * BATCH}
 KEYS: Final = 1000
 
 
 class Place:
-    """A database with both of them in it."""
+    """A database with both of them in it, and what measures them."""
 
-    def __init__(self, engine: str, queue: EventQueue, raw: Raw) -> None:
+    def __init__(self, engine: Engine, queue: EventQueue, raw: Raw, meter: Meter) -> None:
         self.lanes = LANES[engine]
-        self.queue, self.raw = queue, raw
+        self.published, self.one_by_one, self.drained = PUBLISHED[engine], ONE_BY_ONE[engine], DRAINED[engine]
+        self.queue, self.raw, self.meter = queue, raw, meter
 
     async def publish(self, events: Sequence[Mapping[str, Any]]) -> None:
         for start in range(0, len(events), BATCH):
@@ -37,62 +39,67 @@ class Place:
 
     async def fill(self) -> None:
         """Something to drain, by the quickest way."""
-        await self.raw.publish(DRAINED, batch=BATCH, connections=1)
+        await self.raw.publish(self.drained, batch=BATCH, connections=1)
 
 
-Slice = tuple[Callable[[Place], Awaitable[float]], Callable[[Place], Awaitable[float]]]
-"""Events a second: ours, and the bare driver's."""
+Side = Callable[[Place], Awaitable[Taken]]
+Slice = tuple[Side, Side]
+"""The same work by Event Hub, and by the bare driver."""
 
 
-async def _publish_batch(place: Place) -> float:
-    return PUBLISHED / await timed(place.publish(batch(PUBLISHED)))
+async def _publish_batch(place: Place) -> Taken:
+    return await place.meter(place.publish(batch(place.published)))
 
 
-async def _raw_publish_batch(place: Place) -> float:
-    return PUBLISHED / await place.raw.publish(PUBLISHED, batch=BATCH, connections=1)
+async def _raw_publish_batch(place: Place) -> Taken:
+    return await place.meter(place.raw.publish(place.published, batch=BATCH, connections=1))
 
 
-async def _publish_16(place: Place) -> float:
-    numbers = iter(range(ONE_BY_ONE))
+async def _publish_16(place: Place) -> Taken:
+    numbers = iter(range(place.one_by_one))
 
     async def publisher() -> None:
         for _ in numbers:
             await place.queue.publish(TYPE, PAYLOAD)
 
-    return ONE_BY_ONE / await timed(asyncio.gather(*(publisher() for _ in range(PUBLISHERS))))
+    return await place.meter(asyncio.gather(*(publisher() for _ in range(PUBLISHERS))))
 
 
-async def _raw_publish_16(place: Place) -> float:
+async def _raw_publish_16(place: Place) -> Taken:
     together = PUBLISHERS // place.lanes
-    return ONE_BY_ONE / await place.raw.publish(ONE_BY_ONE, batch=together, connections=place.lanes)
+    return await place.meter(place.raw.publish(place.one_by_one, batch=together, connections=place.lanes))
 
 
-async def _drain(place: Place) -> float:
+async def _drain(place: Place) -> Taken:
     await place.fill()
     return await _drained(place)
 
 
-async def _ordered(place: Place) -> float:
-    await place.publish([{**one, "ordering_key": f"key-{number % KEYS}"} for number, one in enumerate(batch(DRAINED))])
+async def _ordered(place: Place) -> Taken:
+    await place.publish(
+        [{**one, "ordering_key": f"key-{number % KEYS}"} for number, one in enumerate(batch(place.drained))]
+    )
     return await _drained(place)
 
 
-async def _drained(place: Place) -> float:
+async def _drained(place: Place) -> Taken:
     manager = EventManager(place.queue)
     manager.register("nothing", TYPE, _do_nothing)
-    seconds = await timed(manager.run_until_empty())
-    return _rate(manager.numbers.completed, seconds)
+    taken = await place.meter(manager.run_until_empty())
+    if manager.numbers.completed < place.drained:  # the driver publishes one more to warm up
+        raise RuntimeError(f"{manager.numbers.completed:,} events were completed instead of {place.drained:,}.")
+    return taken
 
 
-async def _raw_drain(place: Place) -> float:
+async def _raw_drain(place: Place) -> Taken:
     await place.fill()
-    return _rate(*await place.raw.drain(DRAINED, batch=CLAIM))
 
+    async def drain() -> None:
+        done, _ = await place.raw.drain(place.drained, batch=CLAIM)
+        if done != place.drained:
+            raise RuntimeError(f"The driver completed {done:,} events instead of {place.drained:,}.")
 
-def _rate(done: int, seconds: float) -> float:
-    if done < DRAINED:  # the driver publishes one more to warm up, which may be left to the next
-        raise RuntimeError(f"{done:,} events were completed instead of {DRAINED:,}.")
-    return done / seconds
+    return await place.meter(drain())
 
 
 async def _do_nothing(_: object) -> None:
@@ -105,4 +112,3 @@ SLICES: Final[dict[str, Slice]] = {
     "publish-batch": (_publish_batch, _raw_publish_batch),
     "publish-16": (_publish_16, _raw_publish_16),
 }
-"""Draining comes first: what publishing leaves behind would be drained, too."""
