@@ -103,5 +103,5 @@ def dead_work(api: Api, tag: str) -> int:
     """Work that a worker has given up."""
     number: int = api.publish(title="Given up", tags=tag)["id"]
     api.taken(tag, "worker:1")
-    assert api.fail(number, "worker:1", error_message="no", retry=False).status == 200
+    assert api.fail(number, "worker:1", error_message=f"no {tag}", retry=False).status == 200
     return number

@@ -4,7 +4,7 @@ import pytest
 from playwright.sync_api import expect
 
 from tests.dashboard.browsing import Visit, findings
-from tests.dashboard.story import Story
+from tests.dashboard.story import Story, dead_work
 from tests.http.api import Api
 
 expect.set_options(timeout=30_000)
@@ -78,3 +78,16 @@ def test_a_keyboard_is_enough(story: Story, visit: Visit):
     assert outline == "solid"
     page.keyboard.press("Enter")
     expect(heading).to_have_text("crm")
+
+
+def test_a_keyboard_keeps_its_place_when_what_it_used_is_gone(api: Api, visit: Visit):
+    for _ in range(2):
+        dead_work(api, "keyboard")
+    page = visit.go("/dead?error=keyboard")
+    for name, yes in (("Retry letter", None), ("Retry the group", "Retry 1")):
+        page.get_by_role("button", name=name).first.focus()
+        page.keyboard.press("Enter")
+        if yes:
+            page.get_by_role("dialog").get_by_role("button", name=yes).focus()
+            page.keyboard.press("Enter")
+        page.wait_for_function("() => document.activeElement.matches('main [tabindex=\"-1\"]:not(h1)')")

@@ -88,6 +88,19 @@ def test_workers_are_shown_with_what_they_have_in_hand(story: Story, visit: Visi
     expect(workers.get_by_role("row").filter(has_text="mail-01:7234")).to_contain_text("completed")
 
 
+def test_workers_are_read_again_though_the_heading_has_the_focus(api: Api, visit: Visit):
+    page = visit.page
+    page.clock.install()
+    visit.go("/")
+    page.get_by_role("link", name="Workers", exact=True).click()
+    expect(page.get_by_role("heading", level=1, name="Workers")).to_be_focused()
+    visit.settle()
+    api.publish(tags="later")
+    api.taken("later", "late:1")
+    page.clock.fast_forward(11_000)
+    expect(page.get_by_role("table", name="Workers", exact=True)).to_contain_text("late:1")
+
+
 def test_without_a_lake_history_says_what_to_run(visit: Visit):
     visit.expected.append("404")
     page = visit.go("/history")

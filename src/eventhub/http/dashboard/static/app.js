@@ -3,7 +3,7 @@
 import { fill } from "./dom.js";
 import { call, get, Problem } from "./api.js";
 import { live } from "./live.js";
-import { heading, mark, tell, trouble } from "./parts.js";
+import { heading, inUse, mark, tell, trouble } from "./parts.js";
 import { compact, refreshTimes } from "./format.js";
 import { know, mayAct, mayLook } from "./may.js";
 import { find } from "./routes.js";
@@ -102,7 +102,7 @@ function tellLive() {
 
 /** What was missed while the stream was cut is read again, unless somebody is writing or reading just there. */
 function catchUp() {
-  const writing = main.querySelector("form.form") || document.querySelector("dialog") || main.contains(document.activeElement);
+  const writing = main.querySelector("form.form") || document.querySelector("dialog") || inUse(main);
   if (main.querySelector(".trouble") || !writing) show();
 }
 

@@ -10,8 +10,11 @@ function open(title, content) {
   const heading = h("h2", { id: "dialog-title" }, title);
   const dialog = h("dialog", { "aria-labelledby": "dialog-title" }, heading, content);
   place.append(dialog);
-  dialog.showModal(); // the browser gives the focus back to where it was when it closes
-  dialog.addEventListener("close", () => dialog.remove());
+  dialog.showModal(); // the browser gives the focus back to where it was when it closes, if that is still there
+  dialog.addEventListener("close", () => {
+    dialog.remove();
+    if (document.activeElement === document.body) document.querySelector("main h1")?.focus({ preventScroll: true });
+  });
   return dialog;
 }
 
@@ -26,7 +29,8 @@ export function ask({ title, words, yes, kind = "primary", fields, work }) {
     const go = h("button", { class: kind, type: "submit" }, yes);
     const form = h("form", { method: undefined, onsubmit: async (event) => {
       event.preventDefault();
-      go.disabled = true;
+      if (go.hasAttribute("aria-busy")) return;
+      go.setAttribute("aria-busy", "true");
       fill(status);
       try {
         result = (await work(form)) ?? true;
@@ -35,7 +39,7 @@ export function ask({ title, words, yes, kind = "primary", fields, work }) {
         if (!(error instanceof Problem)) throw error;
         fill(status, mark("bad"), error.message);
       } finally {
-        go.disabled = false;
+        go.removeAttribute("aria-busy");
       }
     } },
     words && h("div", { class: "dialog-words" }, words), fields, status,

@@ -3,7 +3,7 @@
 import { h, fill, said } from "./dom.js";
 import { at as path, get, post } from "./api.js";
 import { calmly, onLog } from "./live.js";
-import { badge, button, empty, facts, heading, json, load, look, mark, panel, tell } from "./parts.js";
+import { badge, button, empty, facts, heading, inUse, json, load, look, mark, panel, tell } from "./parts.js";
 import { ask } from "./dialogs.js";
 import { ago, at, count, exactly, milliseconds, plural } from "./format.js";
 import { mayAct } from "./may.js";
@@ -27,7 +27,7 @@ export function show(root, { id, signal }) {
     draw(head, place, { event, messages, more, subscribers, signal, read });
   });
   const again = calmly(async () => {
-    const open = place.contains(document.activeElement) || document.querySelector("dialog, .attempts");
+    const open = inUse(place) || document.querySelector("dialog, .attempts");
     if (!signal.aborted && !open) await read();
   });
   onLog(signal, (entries) => entries.some((entry) => String(entry.event_id) === id) && again());

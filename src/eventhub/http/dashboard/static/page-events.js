@@ -3,7 +3,7 @@
 import { h, fill, said } from "./dom.js";
 import { get } from "./api.js";
 import { calmly, onLog } from "./live.js";
-import { badge, button, empty, heading, load, table } from "./parts.js";
+import { badge, button, empty, heading, inUse, load, table } from "./parts.js";
 import { ago, count, plural } from "./format.js";
 import { link } from "./routes.js";
 
@@ -31,7 +31,7 @@ export function show(root, { query, signal }) {
   // News are drawn at once, unless somebody reads further below or has the focus in the list.
   const again = calmly(async () => {
     if (signal.aborted) return;
-    if (!far && !place.contains(document.activeElement)) await first();
+    if (!far && !inUse(place)) await first();
     else if (shown) fill(note, button("There is news – show it", first, { kind: "small" }));
   });
   onLog(signal, (entries) => entries.length && again());

@@ -3,7 +3,7 @@
 import { h, fill, said } from "./dom.js";
 import { at as path, call, get, post } from "./api.js";
 import { calmly, onLog } from "./live.js";
-import { act, badge, button, copyable, empty, facts, heading, load, panel, table, tell, tile } from "./parts.js";
+import { act, badge, button, copyable, empty, facts, heading, inUse, load, panel, table, tell, tile } from "./parts.js";
 import { ask, showSecret } from "./dialogs.js";
 import { ago, count, exactly, milliseconds, percent, plural, seconds } from "./format.js";
 import { mayAct } from "./may.js";
@@ -37,7 +37,7 @@ export function show(root, { id, signal }) {
     });
   };
   const again = calmly(async () => {
-    const busy = [tiles, keys, messages].some((part) => part.contains(document.activeElement)) || document.querySelector("dialog, .attempts");
+    const busy = [tiles, keys, messages].some(inUse) || document.querySelector("dialog, .attempts");
     if (!signal.aborted && !busy) read();
   }, 2000);
   // Of what happens to a message only its beginning names the subscriber.

@@ -2,7 +2,7 @@
 
 import { h, fill, said } from "./dom.js";
 import { at as path, get, post } from "./api.js";
-import { badge, button, empty, heading, load, panel, table, tell } from "./parts.js";
+import { badge, button, empty, heading, inUse, load, panel, table, tell } from "./parts.js";
 import { ask } from "./dialogs.js";
 import { ago, count, plural } from "./format.js";
 import { mayAct } from "./may.js";
@@ -22,7 +22,7 @@ export function show(root, { signal }) {
     load(all, signal, async () => drawWorkers(all, await get("/workers", { limit: MOST_WORKERS }, signal)));
   };
   read();
-  const timer = setInterval(() => { if (!root.contains(document.activeElement) && !document.hidden) read(); }, EVERY);
+  const timer = setInterval(() => { if (!inUse(root) && !document.hidden) read(); }, EVERY);
   signal.addEventListener("abort", () => clearInterval(timer));
 }
 

@@ -119,10 +119,10 @@ export function tell(words, kind = "ok") {
   if (kind !== "bad") fading = setTimeout(() => fill(notice), 6000);
 }
 
-/** Does what a button stands for; while it runs the button rests, and trouble is told. */
+/** Does what a button stands for, once at a time; trouble is told. A button that is disabled would lose the focus. */
 export async function act(element, work) {
+  if (element.hasAttribute("aria-busy")) return undefined;
   element.setAttribute("aria-busy", "true");
-  element.disabled = true;
   try {
     return await work();
   } catch (error) {
@@ -130,9 +130,13 @@ export async function act(element, work) {
     tell(error.message, "bad");
     return undefined;
   } finally {
-    element.disabled = false;
     element.removeAttribute("aria-busy");
   }
+}
+
+/** Whether somebody has the focus on something in a place. Headings, and places themselves, have it for want of better. */
+export function inUse(place) {
+  return place.contains(document.activeElement) && document.activeElement.tabIndex >= 0;
 }
 
 /** In place of what could not be read: why, and a way to try again. */
@@ -141,11 +145,27 @@ export function trouble(error, again) {
     h("p", {}, said(error.message)), again && button("Try again", again));
 }
 
-/** Reads and shows a part of a page; trouble stands in its place. */
+let focused = null;
+let around = [];
+document.addEventListener("focusin", ({ target }) => {
+  focused = target;
+  around = [];
+  for (let place = target.parentElement; place; place = place.parentElement) around.push(place);
+});
+
+/** If what had the focus went when a place was drawn anew, the place has it, so that a keyboard goes on from there. */
+function keepFocus(place) {
+  if (document.activeElement !== document.body || focused?.isConnected !== false || !around.includes(place)) return;
+  place.tabIndex = -1;
+  place.focus({ preventScroll: true });
+}
+
+/** Reads and shows a part of a page; trouble stands in its place. Whoever had the focus there keeps it near. */
 export async function load(place, signal, work) {
   place.setAttribute("aria-busy", "true");
   try {
     await work();
+    keepFocus(place);
   } catch (error) {
     if (signal.aborted) return;
     if (!(error instanceof Problem)) throw error;
