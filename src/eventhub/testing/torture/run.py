@@ -11,6 +11,7 @@ import logging
 import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Final, Literal
 from urllib.parse import urlsplit
@@ -41,6 +42,7 @@ DATABASE: Final = "torture"
 DRAIN_SECONDS: Final = 150.0
 """A message whose dispatcher is gone without a trace waits for its lease, which is a minute, and then for its turn."""
 MOST_OPEN: Final = 4000
+METRICS: Final = ("eventhub_dlq_size", "eventhub_pending_messages")
 LOOK_EVERY: Final = 1.0
 LOOK_SHARE: Final = 20
 """Counting takes at most one part in so many of the time."""
@@ -109,6 +111,7 @@ class _Run:
                 await self._harm()
                 await self._heal()
                 drain = await self._drain()
+                metrics = await self._metrics()
             await self.crew.end("worker", "server", "pipeline")
             await self.crew.end("receiver")
             return {
@@ -119,6 +122,7 @@ class _Run:
                 "drain.seconds": drain,
                 "drain.bound": DRAIN_SECONDS,
                 **{f"fault.{name}": count for name, count in self.harm.done.items()},
+                **metrics,
             }
 
     async def _harm(self) -> None:
@@ -147,6 +151,14 @@ class _Run:
             except StoreError:  # a connection that was lost before the healing
                 continue
             return time.monotonic() - began
+
+    async def _metrics(self) -> dict[str, int]:
+        """What a server tells Prometheus now; nobody asked it before, so it has to look."""
+        await all_at_work(self.crew)
+        address = ("127.0.0.1", self.crew.slots["server-a"].arguments["port"])
+        text = await asyncio.to_thread(_fetch, *address)
+        told = (line.split() for line in text.splitlines() if not line.startswith("#"))
+        return {f"metric.{name}": int(float(value)) for name, value, *_ in told if name in METRICS}
 
     async def _look(self) -> None:
         """Tell how it stands, again and again."""
@@ -261,6 +273,15 @@ async def _stage(
         pace=settings.pace,
     )
     return stage, proxies
+
+
+def _fetch(host: str, port: int) -> str:
+    connection = HTTPConnection(host, port, timeout=DRAIN_SECONDS)
+    try:
+        connection.request("GET", "/metrics")
+        return connection.getresponse().read().decode()
+    finally:
+        connection.close()
 
 
 def _is_here(url: str) -> bool:
