@@ -66,7 +66,7 @@ def acknowledge_before_commit() -> None:
             return getattr(self.connection, name)
 
     def transacted(self: Any, connection: Any, jobs: Any) -> Any:
-        self.uncommitted = connection
+        self.uncommitted, self.before = connection, connection.total_changes()
         writes = self._begin == "BEGIN IMMEDIATE"
         later: Any = Later(connection) if writes else connection
         return transact(self, later, jobs)
@@ -74,7 +74,7 @@ def acknowledge_before_commit() -> None:
     def delivered(self: Any, jobs: Any, results: Any) -> None:
         deliver(self, jobs, results)
         if self.uncommitted.in_transaction:
-            time.sleep(0.05)
+            time.sleep(0.02 * (self.uncommitted.total_changes() > self.before))
             self.uncommitted.execute("COMMIT")
 
     _replace(ConnectionThread, "_transact", transacted)
@@ -303,7 +303,7 @@ def pass_over_late_commits() -> None:
     insert: Any = postgres_publishing._insert
 
     async def inserted(*arguments: Any) -> list[Published]:
-        await asyncio.sleep(random.uniform(0, 0.05))  # ids are taken, nothing is committed
+        await asyncio.sleep(random.uniform(0, 0.1))  # ids are taken, nothing is committed
         stored: list[Published] = await insert(*arguments)
         return stored
 

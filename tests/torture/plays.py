@@ -43,7 +43,7 @@ class Cast(msgspec.Struct, frozen=True, kw_only=True):
     harms: int = 12
     """And until so many were killed, or asked to end."""
     delay: float = 0.05
-    """How long they may be at work before, at most."""
+    """How long they may be at work before, at most, once they have begun or ended something."""
     engine: Literal["sqlite", "postgres"] = "sqlite"
 
 
@@ -66,8 +66,7 @@ class Play:
         async with open_store(self._url) as store:
             try:
                 await self._subscribe(store)
-                for name in self._cast.slots:
-                    self._enter(name)
+                await self._begin()
                 await self._harm(store)
                 draining = await self._finish(store)
                 evidence = self._directory / "evidence.db"
@@ -113,6 +112,13 @@ class Play:
         answer = self._nursery._ask(json.dumps(request))
         self._children[name] = Child(arguments["process"], int(answer), self._orders)
 
+    async def _begin(self) -> None:
+        """Publishers come last: whoever has much to prepare would find everything there."""
+        for name in sorted(self._cast.slots, key=lambda name: name.startswith("publisher")):
+            self._enter(name)
+            if name.startswith(("server", "receiver")):
+                await self._at_work(name)
+
     async def _harm(self, store: Store) -> None:
         """Until enough has happened, but not for ever: a bug may be that nothing happens."""
         end, harms = time.monotonic() + LONGEST, 0
@@ -122,7 +128,8 @@ class Play:
                 victims = [name for name in self._cast.slots if role is not None and name.startswith(role)]
                 if victims:
                     name = self._chance.choice(victims)
-                    await self._at_work(name)
+                    await self._at_work(name, self._chance.choice((b'"invoke"', b'"ok"')))
+                    await asyncio.sleep(self._chance.uniform(0, self._cast.delay))
                     way(self._children[name])
                     await self._children[name].ended()
                     self._enter(name)
@@ -132,12 +139,11 @@ class Play:
                 return
             await asyncio.sleep(0.02)
 
-    async def _at_work(self, name: str) -> None:
-        """It has said something, and a moment more."""
+    async def _at_work(self, name: str, sign: bytes = b"{") -> None:
+        """It has written down such a thing, unless it never does."""
         said = self._directory / f"{self._children[name].process}.jsonl"
         with contextlib.suppress(AssertionError):
-            await until(lambda: said.exists() and said.stat().st_size > 0, LONGEST, f"{name} at work")
-        await asyncio.sleep(self._chance.uniform(0, self._cast.delay))
+            await until(lambda: said.exists() and sign in said.read_bytes(), LONGEST, f"{name} at work")
 
     async def _finish(self, store: Store) -> float:
         await self._leave("publisher")
