@@ -7,13 +7,14 @@ import random
 import signal
 import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
 from eventhub.core.subscribers import Subscriber
+from eventhub.errors import SettingsError
 from eventhub.hub import Hub
 from eventhub.store import Store
 from eventhub.testing.torture.children import Child, Nursery, until
@@ -26,6 +27,8 @@ WATCH_SECONDS: Final = 0.1
 LONGEST_ABSENCE: Final = 0.3
 MOST_DEATHS: Final = 20
 CHANCES: Final = {"success": 0.95, "transient": 0.035, "permanent": 0.01, "slow": 0.005}
+PORTS: Final = range(20_000, 32_000)
+"""Below those that are given to outgoing connections, on Linux and elsewhere."""
 IN_FLIGHT: Final = 400
 """The most events that all workers and dispatchers have in hand at once."""
 
@@ -207,15 +210,18 @@ class Crew:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on."""
-    probes = [socket.socket() for _ in range(count)]
-    try:
-        for probe in probes:
-            probe.bind(("127.0.0.1", 0))
-        return [probe.getsockname()[1] for probe in probes]
-    finally:
-        for probe in probes:
-            probe.close()
+    """Ports that nobody listens on, and that the kernel gives to nobody who connects.
+
+    Else whoever connects again and again to a server that is away may get its very port, and be connected to himself.
+    """
+    found: list[int] = []
+    for port in random.sample(PORTS, len(PORTS)):
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            found.append(port)
+        if len(found) == count:
+            return found
+    raise SettingsError(f"There are no {count} free ports from {PORTS.start} to {PORTS.stop - 1}.")
 
 
 async def all_at_work(crew: Crew) -> None:
