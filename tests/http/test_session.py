@@ -74,6 +74,15 @@ def test_a_cookie_opens_what_its_key_opens(admin: Hub) -> None:
     assert other("POST", "/events", JOB, Origin=other.origin).status == 403
 
 
+def test_what_needs_a_key_is_stored_by_no_browser(admin: Hub) -> None:
+    browser = signed_in(admin)
+    for path in ("/session", "/overview", "/events", "/events/999", "/subscribers", "/api-keys", "/history"):
+        assert browser("GET", path).headers["cache-control"] == "no-store", path
+    assert browser.hub.get("/events").headers["cache-control"] == "no-store", "a refusal is nobody else's either"
+    assert browser("GET", "/").headers["cache-control"] == "no-cache"
+    assert "cache-control" not in browser("GET", "/health").headers
+
+
 def test_on_a_hub_without_keys_nobody_signs_in(sqlite_hub: Hub) -> None:
     found = sqlite_hub.get("/session").json
     assert (found["name"], found["keyless"]) == ("owner", True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from eventhub.errors import EventHubError
 from eventhub.handling.logs import get_logger
-from eventhub.http.answers import Answer
+from eventhub.http.answers import NO_STORE, Answer
 from eventhub.http.asking import Ask
 from eventhub.http.bodies.basics import Asked
 from eventhub.http.cloud_events import BATCH_TYPE, is_binary
@@ -58,7 +58,7 @@ class Endpoint:
         except Exception as error:  # noqa: BLE001 - every answer is an answer
             answer = answer_to(error, scope, reads=_reads(operation, scope["method"]))
         if answer.stream is None:
-            await send_answer(answer, scope["method"], send)
+            await send_answer(answer, scope["method"], send, private=_reads(operation, scope["method"], keyed=True))
         self._service.metrics.answered(
             operation.name if operation else "unknown", answer.status, perf_counter() - started
         )
@@ -104,9 +104,11 @@ class Endpoint:
             ask.body = await aside(len(raw), lambda: checked(parse_json(raw), wanted))
 
 
-def _reads(operation: Operation | None, method: str) -> bool:
-    """Whether nothing would have been stored."""
-    return method in SAFE_METHODS and operation is not None and (operation.safe or operation.streams)
+def _reads(operation: Operation | None, method: str, *, keyed: bool = False) -> bool:
+    """Whether nothing would have been stored; ``keyed``, of what not everybody may read."""
+    if operation is None or method not in SAFE_METHODS or (keyed and operation.scope is None):
+        return False
+    return operation.safe or operation.streams
 
 
 def answer_to(error: Exception, scope: Any, *, reads: bool = False) -> Answer:
@@ -165,8 +167,11 @@ async def _stopped(stop: asyncio.Event) -> None:
     await asyncio.sleep(LAST_SECONDS)
 
 
-async def send_answer(answer: Answer, method: str, send: Any) -> None:
+async def send_answer(answer: Answer, method: str, send: Any, *, private: bool = False) -> None:
+    """All of it at once. What is ``private`` is stored by no browser and no proxy on the way."""
     headers = [*SECURITY, *answer.headers]
+    if private and not any(name == b"cache-control" for name, _ in answer.headers):
+        headers += NO_STORE
     if answer.status not in BODILESS:
         headers.append((b"content-length", str(len(answer.body)).encode()))
     if answer.content_type is not None:
