@@ -66,7 +66,7 @@ def acknowledge_before_commit() -> None:
             return getattr(self.connection, name)
 
     def transacted(self: Any, connection: Any, jobs: Any) -> Any:
-        self.uncommitted, self.before = connection, connection.total_changes()
+        self.uncommitted = connection
         writes = self._begin == "BEGIN IMMEDIATE"
         later: Any = Later(connection) if writes else connection
         return transact(self, later, jobs)
@@ -74,9 +74,14 @@ def acknowledge_before_commit() -> None:
     def delivered(self: Any, jobs: Any, results: Any) -> None:
         deliver(self, jobs, results)
         if self.uncommitted.in_transaction:
-            time.sleep(0.02 * (self.uncommitted.total_changes() > self.before))
+            time.sleep(0.1 if getattr(self, "publishes", False) else 0)
             self.uncommitted.execute("COMMIT")
 
+    async def published(self: Any, *arguments: Any) -> Any:
+        self._writer.publishes = True
+        return await publish_all(self, *arguments)
+
+    publish_all = _replace(SqliteStore, "_publish_all", published)
     _replace(ConnectionThread, "_transact", transacted)
     _replace(ConnectionThread, "_deliver", delivered)
 
@@ -268,7 +273,7 @@ def free_keys_without_lock() -> None:
     """PostgreSQL: a publisher goes behind a head that is leaving at this moment, and nobody wakes it."""
     _change(POSTGRES, "hold_lanes", "FOR UPDATE", "")
     _change(POSTGRES, "lock_lanes", "DO UPDATE SET consumer = excluded.consumer", "DO NOTHING")
-    _change(POSTGRES, "drop_lanes", "AND NOT EXISTS", "AND pg_sleep(0.1) IS NOT NULL AND NOT EXISTS")
+    _change(POSTGRES, "drop_lanes", "AND NOT EXISTS", "AND pg_sleep(0.15) IS NOT NULL AND NOT EXISTS")
 
 
 def send_blocked_keys() -> None:

@@ -20,11 +20,12 @@ from eventhub.store import Store
 from eventhub.store.messages import WantedMessages
 from eventhub.store.values import Report
 from eventhub.testing.torture.checker import INVARIANTS, Verdict, check
-from eventhub.testing.torture.evidence import gather_from
+from eventhub.testing.torture.evidence import gather, gather_from
 from eventhub.testing.torture.history import Facts, History, hash_of
 from eventhub.testing.torture.recording import recorded
 from eventhub.testing.torture.roles.publisher import Plan, attempt, into_queue
 from eventhub.testing.torture.roles.worker import Arguments, Worker
+from tests.torture.honest import write
 
 LEASE = timedelta(seconds=60)
 OUTCOMES: dict[tuple[int, int], Outcome] = {(2, 1): Retry("not now"), (5, 1): Bury("never", Reason.REJECTED)}
@@ -136,3 +137,13 @@ def test_every_rule_has_a_lie() -> None:
     assert {rule for rule, _ in LIES.values()} == set(rules)
     assert [invariant.number for invariant in INVARIANTS] == list(range(1, 13))
     assert len(rules) == len(set(rules))
+
+
+async def test_a_long_history_is_judged_whole(tmp_path: Path) -> None:
+    records = await write(tmp_path, 5000)
+    await gather(tmp_path, str(tmp_path / "hub.db"), tmp_path / "evidence.db")
+    verdict = check(tmp_path / "evidence.db")
+    assert verdict.clean, verdict.examples
+    assert verdict.figures["records"] == records >= 5000
+    assert verdict.figures["acknowledged"] == verdict.figures["events"] > 500
+    assert verdict.figures["arrivals"] == verdict.figures["messages"] > 50

@@ -46,6 +46,8 @@ PUBLISHERS = Cast(
     killed="publisher",
     harms=16,
 )
+LONELY = Cast(slots={"publisher-a": BATCHES, "worker-a": STEADY}, killed="publisher", harms=10)
+"""Nobody else waits for the publisher's transactions."""
 ENDINGS = Cast(slots={"publisher-a": PUBLISHER, "worker-a": MANAGER, "worker-b": MANAGER}, terminated="worker-a")
 WEBHOOKS = Cast(
     slots={"publisher-a": PUBLISHER | {"way": "hub"}, "receiver-a": {"evil": True}, "server-a": HUB}, events=300
@@ -53,7 +55,7 @@ WEBHOOKS = Cast(
 KEYS = Cast(
     slots={**{f"publisher-{name}": {"pause": 0.01} for name in "abcd"}, "worker-a": STEADY | {"hold": 0.001}},
     engine="postgres",
-    events=400,
+    events=600,
 )
 BROADCASTERS = {f"publisher-{name}": {"pause": 0.02, "way": "hub"} for name in "abcde"}
 BROADCASTS = Cast(
@@ -64,7 +66,7 @@ CASTS = (WORK, LATE, HELD, FAILURES, LEASES, PUBLISHERS, ENDINGS, WEBHOOKS, KEYS
 
 BUGS: dict[str, tuple[Cast, set[int]]] = {
     # the bug: who shows it, and the invariants that may find it
-    "acknowledge_before_commit": (PUBLISHERS, {1}),
+    "acknowledge_before_commit": (LONELY, {1}),
     "never_promote_retries": (FAILURES, {1}),
     "free_keys_without_lock": (KEYS, {1, 3}),
     "pass_over_late_commits": (LONE, {1}),
