@@ -37,7 +37,7 @@ async def add_routes(store: Any, count: int) -> None:
     """Routes of other tags, as if so many sets had been published."""
     if store.engine == "postgres":
         sql = "INSERT INTO eventhub.routes (queue, tags, priority) SELECT $1, unnest($2::text[]), 0"
-        await store._pool.execute(sql, QUEUE, [f"other-{n}" for n in range(count)])
+        await store._fetch(sql, QUEUE, [f"other-{n}" for n in range(count)])
     else:
         rows = [(QUEUE, f"other-{n}") for n in range(count)]
         sql = "INSERT INTO eventhub_routes (queue, tags, priority) VALUES (?, ?, 0)"

@@ -21,6 +21,7 @@ from eventhub.store.postgres.connection import migrate, open_pool, translated
 from eventhub.store.postgres.delivering import PostgresDelivering
 from eventhub.store.postgres.floors import Floors
 from eventhub.store.postgres.ledger import PostgresLedger
+from eventhub.store.postgres.lending import Lending
 from eventhub.store.postgres.marker_floor import MarkerFloor
 from eventhub.store.postgres.messaging import PostgresMessaging
 from eventhub.store.postgres.operating import PostgresOperating
@@ -60,7 +61,7 @@ class PostgresStore(
     def __init__(self, url: str, *, pool_size: int = 10) -> None:
         super().__init__(url, lanes=2)
         self._pool_size = pool_size
-        self._pool: asyncpg.Pool[asyncpg.Record]
+        self._lending: Lending
         self._signals = Signals(url, self.wakeups)
         self._routes: dict[Route, int] = {}
         self._pairs: dict[int, tuple[int, int]] = {}
@@ -73,17 +74,18 @@ class PostgresStore(
     # ------------------------------------------------------------------ life
 
     async def _open(self) -> None:
-        self._pool = await open_pool(self.url, self._pool_size)
+        pool = await open_pool(self.url, self._pool_size)
+        self._lending = Lending(pool)
         try:
-            await migrate(self._pool, self.url)
+            await migrate(pool, self.url)
             await self._make_days()
         except BaseException:
-            self._pool.terminate()
+            pool.terminate()
             raise
 
     async def _close(self) -> None:
         await self._signals.stop()
-        await self._pool.close()
+        await self._lending.close()
 
     async def _make_days(self) -> None:
         if time.monotonic() >= self._days_at:
@@ -92,7 +94,7 @@ class PostgresStore(
 
     async def _fetch(self, query: str, *args: Any) -> list[Any]:
         with translated(self.url):
-            return await self._pool.fetch(query, *args)
+            return await self._lending.fetch(query, *args)
 
     async def _read(self, query: str, *args: Any) -> list[Any]:
         await self.open()
@@ -101,7 +103,7 @@ class PostgresStore(
     @asynccontextmanager
     async def _transaction(self) -> AsyncIterator[Any]:
         with translated(self.url):
-            async with self._pool.acquire() as connection, connection.transaction():
+            async with self._lending.connection() as connection, connection.transaction():
                 yield connection
 
     async def _transact(self, work: Callable[[Any], Awaitable[R]]) -> R:
@@ -128,7 +130,7 @@ class PostgresStore(
         await self._learn_routes(routes_in(calls))
         if is_plain(calls):
             with translated(self.url):
-                return await publish_plain(self._pool, calls, self._routes, now)
+                return await publish_plain(self._lending, calls, self._routes, now)
         return await self._transact(lambda connection: publish_calls(connection, calls, self._routes, now))
 
     async def _publish_within(
@@ -254,7 +256,7 @@ class PostgresStore(
     async def _settle(self, reports: list[Report], now: datetime | None) -> list[Settled]:
         if all(type(report.outcome) is Complete and report.held.lane is None for report in reports):
             with translated(self.url):  # the common case: one statement is its own transaction
-                settled = await settling.complete(self._pool, reports, now)
+                settled = await settling.complete(self._lending, reports, now)
         else:
             await self._learn_routes({report.again for report in reports if report.again is not None})
             settled, freed = await self._transact(

@@ -31,8 +31,15 @@ async def publish_plain(
     connection: Any, calls: Sequence[Sequence[NewEvent]], routes: dict[Route, int], now: datetime | None
 ) -> list[Answer[Published]]:
     """Store events without keys or lanes: one statement, one round trip, one commit."""
-    events: list[tuple[int | None, NewEvent]] = [(None, event) for call in calls for event in call]
-    stored = iter(await _insert(connection, events, routes, set(), now))
+    events = [event for call in calls for event in call]
+    if all(details == _NO_DETAILS for details in map(_DETAILS, events)):
+        published = await _insert_plain(connection, events, routes, now)
+    else:
+        unnumbered: list[tuple[int | None, NewEvent]] = [(None, event) for event in events]
+        published = await _insert(connection, unnumbered, routes, set(), now)
+    if len(calls) == 1:
+        return [published]
+    stored = iter(published)
     return [[next(stored) for _ in call] for call in calls]
 
 
@@ -126,6 +133,29 @@ async def lock_lanes(connection: Any, lanes: dict[int, tuple[str, str]]) -> set[
     return {row[0] for row in await connection.fetch(SQL.taken_lanes, list(lanes))}
 
 
+async def _insert_plain(
+    connection: Any, events: list[NewEvent], routes: dict[Route, int], now: datetime | None
+) -> list[Published]:
+    """Of events that are a type and a payload only these are sent, and only their ids come back."""
+    limits = [event.max_attempts for event in events]
+    ((at, numbers),) = await connection.fetch(
+        SQL.insert_plain,
+        _numbers_of(events, routes),
+        [event.type for event in events],
+        [event.payload for event in events],
+        _column(limits),
+        now,
+    )
+    return [Published(number, at) for number in numbers]
+
+
+def _numbers_of(events: list[NewEvent], routes: dict[Route, int]) -> list[int]:
+    """The numbers of their routes; by identity, for hashing a route each time would cost more."""
+    known = {id(event.route): event.route for event in events}
+    of_route = {key: routes[route] for key, route in known.items()}
+    return [of_route[id(event.route)] for event in events]
+
+
 async def _insert(
     connection: Any,
     numbered: list[tuple[int | None, NewEvent]] | list[tuple[int, NewEvent]],
@@ -145,12 +175,10 @@ async def _insert(
         else _place(e, heads)
         for e in events
     ]
-    known = {id(event.route): event.route for event in events}  # by identity: hashing a route each time would cost more
-    of_route = {key: routes[route] for key, route in known.items()}
     rows = await connection.fetch(
         SQL.insert_events,
         _column([number for number, _ in numbered]),
-        [of_route[id(event.route)] for event in events],
+        _numbers_of(events, routes),
         [event.type for event in events],
         [event.payload for event in events],
         *(_column(list(map(text, events))) for text in _TEXTS),
@@ -170,6 +198,12 @@ async def _insert(
 
 _TEXTS = [attrgetter(name) for name in ("metadata", "tags", "title", "description", "ordering_key", "idempotency_key")]
 _READY = (None, State.READY, None)
+_DETAILS = attrgetter(
+    *("metadata", "tags", "title", "description", "ordering_key", "idempotency_key"),
+    *("delay", "deliver_at", "worker", "targets", "work", "completed", "broadcast"),
+)
+_NO_DETAILS = (*(None,) * 10, True, False, False)
+"""What ``_DETAILS`` says of an event that is ready for any worker and has nothing but a type and a payload."""
 
 
 def _column(values: list[Any]) -> list[Any] | None:

@@ -103,3 +103,21 @@ logged AS (
   SELECT id, id, CASE state WHEN 1 THEN 'PICKED' ELSE 'COMPLETED' END, worker, coalesce(state, 0), state, now
   FROM input WHERE state = 1 OR (state IS NULL AND broadcast IS NOT TRUE))
 SELECT id, now FROM input ORDER BY n;
+
+-- name: insert_plain
+-- As insert_events, for events that are a type and a payload and ready for any worker, which most are. The payloads come
+-- as JSON, so that they are read once, and the answer is one row: the time, and the ids in the order of the events.
+WITH input AS MATERIALIZED (
+  SELECT nextval('eventhub.ids') AS id, u.route, u.type, u.payload, u.max_attempts
+  FROM unnest($1::integer[], $2::text[], $3::json[], $4::integer[]) AS u(route, type, payload, max_attempts)
+  WHERE pg_current_xact_id() IS NOT NULL), -- first, as in take_ids
+stored AS (
+  INSERT INTO eventhub.events (id, route, type, payload, created_at)
+  SELECT id, route, type, payload, coalesce($5, now()) FROM input),
+placed AS (
+  INSERT INTO eventhub.deliveries (id, event_id, route, state, fence, attempts, failures, max_attempts)
+  SELECT id, id, route, 0, 0, 0, 0, max_attempts FROM input),
+logged AS (
+  INSERT INTO eventhub.event_log (event_id, delivery_id, action, created_at)
+  SELECT id, id, 'PUBLISHED', coalesce($5, now()) FROM input)
+SELECT coalesce($5, now()), array_agg(id) FROM input;

@@ -1,8 +1,8 @@
 -- name: claim_route
 -- Only ready deliveries are in the index, so the cost does not depend on what else waits; the floor ($5) steps over
 -- entries of claimed rows that an old snapshot keeps from being cleaned away. $3 is the one worker that gets all of it, or
--- a worker for each, of whom the first gets the oldest. What is the same for all is told once, with the first row: to read
--- a time costs the other side as much as ten numbers.
+-- a worker for each, of whom the first gets the oldest. The end of the lease, the same for all, is told once, with the first
+-- row: to read a time costs the other side as much as ten numbers.
 WITH pick AS MATERIALIZED (
   SELECT ctid AS tid FROM eventhub.deliveries WHERE state = 0 AND route = $1 AND event_id >= $5
   ORDER BY event_id LIMIT $2 FOR UPDATE SKIP LOCKED),
@@ -18,8 +18,7 @@ logged AS (
   SELECT event_id, id, 'PICKED', worker, attempts, fence, coalesce($7, now()) FROM taken)
 SELECT t.id, t.fence, t.attempts, t.failures, t.lane, t.max_attempts, e.type, e.payload, e.metadata, e.tags, e.title,
        e.description, e.ordering_key, e.idempotency_key, e.created_at, t.event_id, NULL,
-       CASE WHEN t.event_id = (SELECT min(event_id) FROM taken) THEN t.due END,
-       CASE WHEN cardinality($3::text[]) > 1 THEN t.worker END
+       CASE WHEN t.event_id = (SELECT min(event_id) FROM taken) THEN t.due END, t.worker
 FROM taken t JOIN eventhub.events e ON e.id = t.event_id ORDER BY t.event_id;
 
 -- name: claim_routes
@@ -45,8 +44,7 @@ logged AS (
   SELECT event_id, id, 'PICKED', worker, attempts, fence, coalesce($6, now()) FROM taken)
 SELECT t.id, t.fence, t.attempts, t.failures, t.lane, t.max_attempts, e.type, e.payload, e.metadata, e.tags, e.title,
        e.description, e.ordering_key, e.idempotency_key, e.created_at, t.event_id, NULL,
-       CASE WHEN t.event_id = (SELECT min(event_id) FROM taken) THEN t.due END,
-       CASE WHEN cardinality($3::text[]) > 1 THEN t.worker END
+       CASE WHEN t.event_id = (SELECT min(event_id) FROM taken) THEN t.due END, t.worker
 FROM taken t JOIN eventhub.events e ON e.id = t.event_id ORDER BY t.event_id;
 
 -- name: any_ready

@@ -1,0 +1,93 @@
+"""Connections at hand: none is kept from somebody who waits, and none is used that is broken, stale or half done."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import asyncpg
+import pytest
+
+from eventhub.store.postgres import lending
+from eventhub.store.postgres.connection import open_pool
+from eventhub.store.postgres.lending import Lending
+
+WHO = "SELECT pg_backend_pid()"
+
+
+@pytest.fixture
+async def pool(postgres_url: str) -> AsyncIterator[asyncpg.Pool[asyncpg.Record]]:
+    opened = await open_pool(postgres_url, 1)
+    yield opened
+    opened.terminate()
+
+
+@pytest.fixture
+def lent(pool: asyncpg.Pool[asyncpg.Record]) -> Lending:
+    return Lending(pool)
+
+
+async def who(lent: Lending) -> int:
+    ((pid,),) = await lent.fetch(WHO)
+    return int(pid)
+
+
+async def test_the_one_connection_of_a_pool_serves_all_who_wait(lent: Lending) -> None:
+    async def transact() -> int:
+        async with lent.connection() as connection, connection.transaction():
+            await asyncio.sleep(0)
+            return int(await connection.fetchval(WHO))
+
+    async with asyncio.timeout(10):
+        pids = await asyncio.gather(*(transact() if n % 2 else who(lent) for n in range(20)))
+    assert len(set(pids)) == 1
+
+
+async def test_a_connection_that_the_server_has_ended_is_replaced(lent: Lending, postgres_url: str) -> None:
+    first = await who(lent)
+    other = await asyncpg.connect(postgres_url)
+    try:
+        await other.fetch("SELECT pg_terminate_backend($1, 5000)", first)
+    finally:
+        await other.close()
+    try:
+        second = await who(lent)
+    except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError):  # it may be told only by the next statement
+        second = await who(lent)
+    assert second != first
+
+
+async def test_a_connection_that_was_idle_too_long_is_not_used(lent: Lending, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = await who(lent)
+    assert await who(lent) == first
+    monkeypatch.setattr(lending, "STALE_SECONDS", 0.0)
+    assert await who(lent) != first
+
+
+async def test_a_cancelled_statement_leaves_nothing_behind(lent: Lending) -> None:
+    running = asyncio.create_task(lent.fetch("SELECT pg_sleep(60)"))
+    await asyncio.sleep(0)
+    running.cancel()
+    await asyncio.gather(running, return_exceptions=True)
+    async with asyncio.timeout(20):
+        assert await who(lent)
+
+
+async def test_a_transaction_that_failed_is_over_when_the_next_comes(lent: Lending) -> None:
+    async def fail() -> None:
+        async with lent.connection() as connection, connection.transaction():
+            await connection.execute("CREATE TABLE left_behind (id integer)")
+            await connection.execute("SELECT 1 / 0")
+
+    with pytest.raises(asyncpg.DivisionByZeroError):
+        await fail()
+    assert await lent.fetch("SELECT to_regclass('left_behind')") == [(None,)]
+
+
+async def test_closing_waits_for_who_is_at_work_and_ends_them_all(
+    lent: Lending, pool: asyncpg.Pool[asyncpg.Record]
+) -> None:
+    await who(lent)
+    await lent.close()
+    with pytest.raises(asyncpg.InterfaceError):
+        await pool.acquire()
