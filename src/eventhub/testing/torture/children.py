@@ -27,6 +27,7 @@ class Child:
 
     def __init__(self, process: str, pid: int, orders: History) -> None:
         self.process, self.pid, self._orders = process, pid, orders
+        self.told_to_end = False
         self._descriptor: int | None = None
         with contextlib.suppress(ProcessLookupError):  # its life may be over already
             self._descriptor = os.pidfd_open(pid)
@@ -58,6 +59,7 @@ class Child:
         self._order("terminate", signal.SIGTERM)
 
     def _order(self, op: str, number: signal.Signals) -> None:
+        self.told_to_end |= number in (signal.SIGKILL, signal.SIGTERM)
         self._orders.note(op, worker=self.process)
         self.send(number)
 

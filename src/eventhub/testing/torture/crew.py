@@ -162,8 +162,7 @@ class Crew:
             yield self.children[name]
         finally:
             self._busy.discard(name)
-            if not self.children[name].alive:
-                self.start(name)
+            self._replace(name)
 
     async def kill(self, name: str) -> None:
         with self.mine(name) as child:
@@ -177,9 +176,13 @@ class Crew:
         while True:
             await asyncio.sleep(WATCH_SECONDS)
             for name in self.free():
-                if not self.children[name].alive:
-                    self._mourn(name)
-                    self.start(name)
+                self._replace(name)
+
+    def _replace(self, name: str) -> None:
+        if not self.children[name].alive:
+            if not self.children[name].told_to_end:
+                self._mourn(name)
+            self.start(name)
 
     def _mourn(self, name: str) -> None:
         process = self.children[name].process
