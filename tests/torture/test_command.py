@@ -8,6 +8,7 @@ from typing import Any
 import apsw
 import pytest
 
+from eventhub.blocking import EventQueue
 from eventhub.cli import main
 
 SEED = os.environ.get("EVENTHUB_SEED", "20260115")
@@ -75,6 +76,13 @@ def test_nothing_is_begun_that_cannot_be_done(capsys: pytest.CaptureFixture[str]
     assert main(["torture", "--db", "app.db"]) == 2
     assert main(["torture", "--minutes", "0"]) == 2
     assert main(["torture", "verify", "nowhere.db"]) == 2
+
+
+def test_a_database_that_is_in_use_is_left_alone(postgres_url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    with EventQueue(postgres_url) as queue:
+        queue.publish("order.placed", {"id": 7})
+    assert main(["torture", "--db", postgres_url, "--directory", str(tmp_path / "run")]) == 2
+    assert "has events already" in capsys.readouterr().err
 
 
 def test_the_matrix_can_be_seen(capsys: pytest.CaptureFixture[str]):

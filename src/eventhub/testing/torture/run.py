@@ -207,6 +207,8 @@ async def torture(settings: RunSettings, told: Told = lambda _: None) -> Result:
         cluster = _cluster(settings, stack)
         stage, proxies = await _stage(settings, cluster, stack)
         store = await stack.enter_async_context(open_store(stage.url))
+        if await store.last_event():
+            raise SettingsError(f"{store.name} has events already; a run needs a database of its own, which is empty.")
         await subscribe(store, stage)
         nursery = stack.enter_context(Nursery(settings.directory, packages=settings.packages, plant=settings.plant))
         crew = Crew(nursery, cast(stage), settings.seed)
