@@ -13,6 +13,7 @@ from opentelemetry import context, trace
 
 from eventhub import Client, Status, blocking
 from eventhub.client import Report
+from eventhub.client.answers import LogRow
 from eventhub.core.events import Action
 from eventhub.errors import (
     AlreadyReported,
@@ -29,6 +30,7 @@ from eventhub.errors import (
     SettingsError,
     Unauthorized,
 )
+from eventhub.http.bodies.events import LogBody
 from tests.client.support import Hub, Network, free_port
 
 
@@ -422,3 +424,7 @@ def test_the_blocking_client(hub: Hub, tag: str):
         assert client.complete(taken, "w").action is Action.COMPLETED
         with pytest.raises(EventNotFound):
             client.event(4711_0000)
+
+
+def test_a_row_of_the_log_has_all_that_the_hub_tells():
+    assert set(LogRow.__struct_fields__) == set(LogBody.__struct_fields__)

@@ -55,6 +55,11 @@ class LogRow(Answer, kw_only=True, frozen=True):
     status_code: int | None = None
     error_message: str | None = None
     execution_time_ms: int | None = None
+    delivery_id: int | None = None
+    """Of a message to a subscriber, its id."""
+    subscriber_id: int | None = None
+    subscriber: str | None = None
+    """The name of the subscriber, unless it was removed."""
 
 
 class EventSummary(Answer, kw_only=True, frozen=True):
