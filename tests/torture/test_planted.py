@@ -17,7 +17,7 @@ from eventhub.testing.torture.evidence import gather
 from eventhub.testing.torture.power_loss import Recording, judge
 from eventhub.testing.torture.roles.pipeline import copy_the_rest
 from tests.postgres_cluster import PostgresCluster
-from tests.torture.planted import number_copies_anew
+from tests.torture import planted, planted_ways_out
 from tests.torture.plays import Cast, Play
 
 AT_ONCE = 4
@@ -46,16 +46,16 @@ PUBLISHERS = Cast(
     killed="publisher",
     harms=16,
 )
-LONELY = Cast(slots={"publisher-a": BATCHES, "worker-a": STEADY}, killed="publisher", harms=10)
+LONELY = Cast(slots={"publisher-a": BATCHES, "worker-a": STEADY}, killed="publisher", harms=10, events=0)
 """Nobody else waits for the publisher's transactions."""
 ENDINGS = Cast(slots={"publisher-a": PUBLISHER, "worker-a": MANAGER, "worker-b": MANAGER}, terminated="worker-a")
 WEBHOOKS = Cast(
-    slots={"publisher-a": PUBLISHER | {"way": "hub"}, "receiver-a": {"evil": True}, "server-a": HUB}, events=300
+    slots={"publisher-a": BATCHES | {"way": "hub"}, "receiver-a": {"evil": True}, "server-a": HUB}, events=300
 )
 KEYS = Cast(
-    slots={**{f"publisher-{name}": {"pause": 0.01} for name in "abcd"}, "worker-a": STEADY | {"hold": 0.001}},
+    slots={**{f"publisher-{name}": BATCHES for name in "abcd"}, "worker-a": STEADY | {"hold": 0.001}},
     engine="postgres",
-    events=600,
+    events=900,
 )
 BROADCASTERS = {f"publisher-{name}": {"pause": 0.02, "way": "hub"} for name in "abcde"}
 BROADCASTS = Cast(
@@ -64,35 +64,35 @@ BROADCASTS = Cast(
 LONE = Cast(slots={**BROADCASTERS, "receiver-a": {"evil": False}, "server-a": HUB}, engine="postgres", events=600)
 CASTS = (WORK, LATE, HELD, FAILURES, LEASES, PUBLISHERS, ENDINGS, WEBHOOKS, KEYS, BROADCASTS, LONE)
 
-BUGS: dict[str, tuple[Cast, set[int]]] = {
+BUGS: dict[Callable[[], None], tuple[Cast, set[int]]] = {
     # the bug: who shows it, and the invariants that may find it
-    "acknowledge_before_commit": (LONELY, {1}),
-    "never_promote_retries": (FAILURES, {1}),
-    "free_keys_without_lock": (KEYS, {1, 3}),
-    "pass_over_late_commits": (LONE, {1}),
-    "lose_a_subscriber": (WEBHOOKS, {1}),
-    "ignore_idempotency_keys": (PUBLISHERS, {2}),
-    "publish_in_two_transactions": (PUBLISHERS, {2}),
-    "hand_out_without_lock": (BROADCASTS, {2}),
-    "alter_payloads": (WORK, {2}),
-    "alter_messages": (WEBHOOKS, {2}),
-    "let_retries_be_overtaken": (FAILURES, {3}),
-    "send_blocked_keys": (WEBHOOKS, {3}),
-    "abandon_uncounted": (WORK, {4}),
-    "allow_one_more": (FAILURES, {4}),
-    "give_up_early": (FAILURES, {4}),
-    "charge_releases": (ENDINGS, {4}),
-    "log_the_end_twice": (WORK, {5}),
-    "settle_without_fence": (LATE, {6}),
-    "sweep_by_id_alone": (HELD, {6}),
-    "abandon_within_the_lease": (LEASES, {6}),
-    "claim_what_is_claimed": (LATE, {6}),
-    "reset_the_fence": (FAILURES, {6}),
-    "forget_completions": (WORK, {7}),
-    "bury_without_errors": (FAILURES, {8}),
-    "bury_nothing": (FAILURES, {8}),
-    "remove_the_neighbour": (WORK, {9}),
-    "send_twice": (WEBHOOKS, {12}),
+    planted.acknowledge_before_commit: (LONELY, {1}),
+    planted.never_promote_retries: (FAILURES, {1}),
+    planted_ways_out.free_keys_without_lock: (KEYS, {1, 3}),
+    planted_ways_out.pass_over_late_commits: (LONE, {1}),
+    planted_ways_out.lose_a_subscriber: (WEBHOOKS, {1}),
+    planted.ignore_idempotency_keys: (PUBLISHERS, {2}),
+    planted.publish_in_two_transactions: (PUBLISHERS, {2}),
+    planted_ways_out.hand_out_without_lock: (BROADCASTS, {2}),
+    planted_ways_out.alter_payloads: (WORK, {2}),
+    planted_ways_out.alter_messages: (WEBHOOKS, {2}),
+    planted_ways_out.let_retries_be_overtaken: (FAILURES, {3}),
+    planted_ways_out.send_blocked_keys: (WEBHOOKS, {3}),
+    planted.abandon_uncounted: (WORK, {4}),
+    planted.allow_one_more: (FAILURES, {4}),
+    planted.give_up_early: (FAILURES, {4}),
+    planted.charge_releases: (ENDINGS, {4}),
+    planted.log_the_end_twice: (WORK, {5}),
+    planted.settle_without_fence: (LATE, {6}),
+    planted.sweep_by_id_alone: (HELD, {6}),
+    planted.abandon_within_the_lease: (LEASES, {6}),
+    planted.claim_what_is_claimed: (LATE, {6}),
+    planted.reset_the_fence: (FAILURES, {6}),
+    planted.forget_completions: (WORK, {7}),
+    planted.bury_without_errors: (FAILURES, {8}),
+    planted.bury_nothing: (FAILURES, {8}),
+    planted.remove_the_neighbour: (WORK, {9}),
+    planted_ways_out.send_twice: (WEBHOOKS, {12}),
 }
 
 
@@ -135,10 +135,11 @@ def perform(nursery: Nursery, tmp_path: Path, postgres: PostgresCluster) -> Call
 @pytest.mark.alone
 @pytest.mark.timeout(300)
 async def test_every_planted_bug_is_found(perform, say) -> None:
-    results = await perform({bug: (cast, f"tests.torture.planted:{bug}") for bug, (cast, _) in BUGS.items()})
+    results = await perform(
+        {bug.__name__: (cast, f"{bug.__module__}:{bug.__name__}") for bug, (cast, _) in BUGS.items()}
+    )
     missed = []
-    for result in results:
-        numbers = BUGS[result.name][1]
+    for result, (_, numbers) in zip(results, BUGS.values(), strict=True):
         broken = ", ".join(sorted(result.verdict.broken))
         events = result.verdict.figures["events"]
         say(f"{result.name:30} {result.found(numbers):5} of {numbers} in {events} events ({broken})")
@@ -161,9 +162,9 @@ async def test_without_a_bug_nothing_is_found(perform, nursery: Nursery, say) ->
 
 def test_a_hub_that_does_not_sync_is_found(tmp_path: Path) -> None:
     recording = tmp_path / "recording"
-    planted = "from tests.torture.planted import never_sync; never_sync()"
+    bug = "from tests.torture.planted_ways_out import never_sync; never_sync()"
     work = f"from eventhub.testing.torture.power_loss import _main; _main({str(recording)!r}, 'OFF', '60', '8')"
-    subprocess.run([sys.executable, "-c", f"{planted}\n{work}"], check=True)
+    subprocess.run([sys.executable, "-c", f"{bug}\n{work}"], check=True)
     verdict = judge(msgspec.msgpack.decode(recording.read_bytes(), type=Recording), count=60, seed=SEED)
     assert verdict.lost + verdict.damaged > 10
 
@@ -179,7 +180,7 @@ async def test_a_lake_that_copies_twice_is_found(doubles: int, tmp_path: Path, m
         with pytest.raises(KeyboardInterrupt):
             await copy_the_rest(url, lake)
     if doubles:
-        number_copies_anew(monkeypatch.setattr)
+        planted_ways_out.number_copies_anew(monkeypatch.setattr)
     await copy_the_rest(url, lake)
     await gather(tmp_path, url, evidence, lake=lake)
     verdict = check(evidence)
