@@ -121,6 +121,13 @@ def test_a_port_that_is_taken_is_said(eventhub: Command):
     assert not (eventhub.directory / "eventhub-demo").exists(), "what another demo has left there stays"
 
 
+def test_its_help_speaks_of_no_database_that_is_somebodys(eventhub: Command):
+    for arguments in ((), ("serve",)):
+        told = eventhub("demo", *arguments, "--help").stdout
+        assert "a database of its own" in " ".join(told.split())
+        assert "EVENTHUB_DB" not in told
+
+
 # ------------------------------------------------------------- the directory
 
 
