@@ -145,6 +145,18 @@ def test_figures_of_subscribers_are_asked_for_once_however_often_one_searches(st
     assert sorted(stats) == sorted(set(stats))
 
 
+def test_a_hub_that_does_not_answer_at_first_is_asked_again(visit: Visit):
+    visit.expected.append("net::ERR_")
+    page = visit.page
+    page.clock.install()
+    page.route("**/session", lambda route: route.abort())
+    page.goto("/")
+    expect(page.get_by_role("alert")).to_contain_text("does not answer")
+    page.unroute("**/session")
+    page.clock.fast_forward(6_000)
+    expect(page.get_by_role("heading", level=1)).to_have_text("Overview")
+
+
 def test_the_theme_is_the_systems_until_one_is_chosen_and_is_remembered(visiting, server: HubServer):
     page: Page = (visit := visiting(color_scheme="dark")).go("/workers")
     ground = "() => getComputedStyle(document.body).backgroundColor"
