@@ -63,7 +63,7 @@ SELECT pg_advisory_xact_lock(hashtext('eventhub.keys'));
 
 -- name: taken_lanes
 -- Which of these keys have a head already: their new deliveries go behind it. A statement of its own, after the lock.
-SELECT lane FROM eventhub.deliveries WHERE lane = ANY ($1::bigint[]) AND lane IS NOT NULL AND state <> 2;
+SELECT lane FROM eventhub.deliveries WHERE lane = ANY ((SELECT $1::bigint[])::bigint[]) AND lane IS NOT NULL AND state <> 2;
 
 -- name: insert_events
 -- Event, delivery and log rows of a whole batch in one round trip. A column that is empty throughout is passed as NULL.

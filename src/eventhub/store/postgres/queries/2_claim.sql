@@ -1,3 +1,6 @@
+-- Taking work. (SELECT $1) keeps the length of an array from the planner: who knows it to be short plans each statement
+-- anew, for the plan for any length looks dearer, and that takes longer than the work itself.
+
 -- name: claim_route
 -- Only ready deliveries are in the index, so the cost does not depend on what else waits; the floor ($5) steps over
 -- entries of claimed rows that an old snapshot keeps from being cleaned away. $3 is the one worker that gets all of it, or
@@ -24,7 +27,7 @@ FROM taken t JOIN eventhub.events e ON e.id = t.event_id ORDER BY t.event_id;
 -- name: claim_routes
 -- Several routes: look at the first few of each without locks, merge by age, then lock only what is taken.
 WITH candidate AS MATERIALIZED (
-  SELECT c.id FROM unnest($1::integer[]) AS w(route)
+  SELECT c.id FROM unnest((SELECT $1::integer[])) AS w(route)
   CROSS JOIN LATERAL (SELECT d.id, d.event_id FROM eventhub.deliveries d WHERE d.state = 0 AND d.route = w.route
                       ORDER BY d.event_id LIMIT $2) c
   ORDER BY c.event_id LIMIT $2),
@@ -63,7 +66,7 @@ CROSS JOIN LATERAL (SELECT d.event_id FROM eventhub.deliveries d WHERE d.state =
 -- name: claim_ids
 -- Chosen deliveries, those of them that are ready.
 WITH pick AS MATERIALIZED (
-  SELECT p.tid FROM unnest($1::bigint[]) AS w(id)
+  SELECT p.tid FROM unnest((SELECT $1::bigint[])) AS w(id)
   CROSS JOIN LATERAL (SELECT d.ctid AS tid FROM eventhub.deliveries d WHERE d.id = w.id AND d.state + 0 = 0
                       LIMIT 1 FOR UPDATE SKIP LOCKED) p),
 taken AS (
@@ -82,7 +85,7 @@ FROM taken t JOIN eventhub.events e ON e.id = t.event_id JOIN eventhub.routes r 
 -- Only the current claim can lengthen its lease, and a lease that has ended may still be saved if nobody took it.
 -- It never becomes shorter: whoever was promised an hour keeps it.
 WITH hit AS MATERIALIZED (
-  SELECT d.tid FROM unnest($1::bigint[], $2::integer[]) AS w(id, fence)
+  SELECT d.tid FROM unnest((SELECT $1::bigint[]), $2::integer[]) AS w(id, fence)
   CROSS JOIN LATERAL (SELECT ctid AS tid FROM eventhub.deliveries
                       WHERE id = w.id AND fence = w.fence AND state + 0 = 1 LIMIT 1 FOR UPDATE) d)
 UPDATE eventhub.deliveries SET due = greatest(due, coalesce($4, now()) + $3::interval)
@@ -91,7 +94,7 @@ WHERE ctid = ANY (ARRAY (SELECT tid FROM hit)) RETURNING id;
 -- name: start
 -- As extend, and the log says that the work has begun.
 WITH hit AS MATERIALIZED (
-  SELECT d.tid FROM unnest($1::bigint[], $2::integer[]) AS w(id, fence)
+  SELECT d.tid FROM unnest((SELECT $1::bigint[]), $2::integer[]) AS w(id, fence)
   CROSS JOIN LATERAL (SELECT ctid AS tid FROM eventhub.deliveries
                       WHERE id = w.id AND fence = w.fence AND state + 0 = 1 LIMIT 1 FOR UPDATE) d),
 started AS (

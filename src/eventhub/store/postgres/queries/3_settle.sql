@@ -1,3 +1,5 @@
+-- Ending claims. Arrays are given as (SELECT $1) for the reason told in 2_claim.sql.
+
 -- name: standing
 -- How deliveries stand.
 SELECT d.id, d.event_id, d.fence, d.state, d.lane, d.worker, d.attempts, d.max_attempts, d.due, d.failures,
@@ -7,18 +9,19 @@ FROM eventhub.deliveries d WHERE d.id = ANY ($1::bigint[]);
 -- name: hold_lanes
 -- Locked first and in order, before anything is decided about their deliveries: two who settle cannot wait in a circle,
 -- and a publisher sees either the head or the key without one, never the moment between.
-SELECT id FROM eventhub.lanes WHERE id = ANY ($1::bigint[]) ORDER BY id FOR UPDATE;
+SELECT id FROM eventhub.lanes WHERE id = ANY ((SELECT $1::bigint[])::bigint[]) ORDER BY id FOR UPDATE;
 
 -- name: hold_deliveries
 -- Locked in order, for those who then change them in several statements or must see them as they are by then.
-SELECT id FROM eventhub.deliveries WHERE id = ANY ($1::bigint[]) ORDER BY id FOR UPDATE;
+SELECT id FROM eventhub.deliveries WHERE id = ANY ((SELECT $1::bigint[])::bigint[]) ORDER BY id FOR UPDATE;
 
 -- name: complete
 -- Each row is looked up by id (a join would scan for it), judged by fence and state, and leaves the hot table. The lane
 -- must be the one that was locked: whoever forgot it is refused, or a key would be left without a head. The answer is one
 -- row: when, and which were accepted, if not all were.
 WITH report AS MATERIALIZED (
-  SELECT * FROM unnest($1::bigint[], $2::integer[], $3::boolean[], $4::bigint[], $5::integer[], $6::integer[], $8::text[])
+  SELECT * FROM unnest((SELECT $1::bigint[]), $2::integer[], $3::boolean[], $4::bigint[], $5::integer[], $6::integer[],
+                       $8::text[])
     AS r(id, fence, leased, lane, execution_ms, status_code, detail)),
 hit AS MATERIALIZED (
   SELECT d.tid FROM report r
@@ -50,8 +53,8 @@ FROM gone;
 -- A failed attempt: counted, its error kept (the last hundred of them), and due again later or at once, perhaps on
 -- another route.
 WITH report AS MATERIALIZED (
-  SELECT * FROM unnest($1::bigint[], $2::integer[], $3::text[], $4::interval[], $5::integer[], $6::integer[], $8::text[],
-                       $9::integer[])
+  SELECT * FROM unnest((SELECT $1::bigint[]), $2::integer[], $3::text[], $4::interval[], $5::integer[], $6::integer[],
+                       $8::text[], $9::integer[])
     AS r(id, fence, error, delay, execution_ms, status_code, detail, again)),
 hit AS MATERIALIZED (
   SELECT d.tid, d.worker AS was, r.* FROM report r
@@ -82,7 +85,7 @@ SELECT id, fence, coalesce($7, now()), route, event_id, state FROM failed;
 -- Neither success nor failure: the attempt is not charged, the fence stays where it is.
 WITH hit AS MATERIALIZED (
   SELECT d.tid, d.worker AS was, r.delay
-  FROM unnest($1::bigint[], $2::integer[], $3::interval[]) AS r(id, fence, delay)
+  FROM unnest((SELECT $1::bigint[]), $2::integer[], $3::interval[]) AS r(id, fence, delay)
   CROSS JOIN LATERAL (SELECT ctid AS tid, worker FROM eventhub.deliveries
                       WHERE id = r.id AND fence = r.fence AND state + 0 = 1 LIMIT 1 FOR UPDATE) d),
 released AS (
@@ -103,7 +106,7 @@ SELECT id, fence, coalesce($4, now()), route, event_id, state FROM released;
 -- The dead leave, or stay parked when their key must be held. $10 is given by the sweep: only a lease that ended before
 -- it counts, so one that was extended meanwhile is spared.
 WITH report AS MATERIALIZED (
-  SELECT * FROM unnest($1::bigint[], $2::integer[], $3::boolean[], $4::bigint[], $5::text[], $6::text[], $7::text[],
+  SELECT * FROM unnest((SELECT $1::bigint[]), $2::integer[], $3::boolean[], $4::bigint[], $5::text[], $6::text[], $7::text[],
                        $8::integer[], $9::integer[], $13::text[])
     AS r(id, fence, leased, lane, error, reason, status, execution_ms, status_code, detail)),
 hit AS MATERIALIZED (
@@ -157,7 +160,7 @@ SELECT id, fence, coalesce($12, now()) FROM hit;
 UPDATE eventhub.deliveries d
 SET state = CASE WHEN d.due > coalesce($2, now()) THEN 3 ELSE 0 END,
     due = CASE WHEN d.due > coalesce($2, now()) THEN d.due END
-FROM unnest($1::bigint[]) AS w(lane)
+FROM unnest((SELECT $1::bigint[])) AS w(lane)
 CROSS JOIN LATERAL (SELECT n.ctid AS tid FROM eventhub.deliveries n
                     WHERE n.lane >= w.lane AND n.lane <= w.lane AND n.state = 2
                     ORDER BY n.lane, n.id LIMIT 1) next
@@ -168,6 +171,6 @@ RETURNING d.route, d.event_id, d.state;
 
 -- name: drop_lanes
 -- A key without deliveries is forgotten.
-DELETE FROM eventhub.lanes l WHERE l.id = ANY ($1::bigint[])
+DELETE FROM eventhub.lanes l WHERE l.id = ANY ((SELECT $1::bigint[])::bigint[])
   AND NOT EXISTS (SELECT 1 FROM eventhub.deliveries d WHERE d.lane = l.id AND d.lane IS NOT NULL AND d.state <> 2
                   OFFSET 0);
