@@ -28,6 +28,7 @@ LONGEST = 10.0
 STALLED_SECONDS = 2.5
 """When nothing is done for so long, nothing will be: what is open is left open, which the checker finds."""
 END_SECONDS = 3.0
+MOST_SECONDS = 20.0
 LAST = ("worker", "server", "receiver")
 """In this order they end after the publishers; whoever still sends has somebody to send to."""
 
@@ -156,7 +157,9 @@ class Play:
         """Until nothing is open, or nothing moves."""
         began = moved = time.monotonic()
         last = None
-        while (state := await _standing(store))[0] and time.monotonic() < moved + STALLED_SECONDS:
+        while (state := await _standing(store))[0] and time.monotonic() < min(
+            moved + STALLED_SECONDS, began + MOST_SECONDS
+        ):
             if state != last:
                 last, moved = state, time.monotonic()
             await asyncio.sleep(0.05)

@@ -53,10 +53,14 @@ WEBHOOKS = Cast(
     slots={"publisher-a": BATCHES | {"way": "hub"}, "receiver-a": {"evil": True}, "server-a": HUB}, events=300
 )
 KEYS = Cast(
-    slots={**{f"publisher-{name}": BATCHES for name in "abcd"}, "worker-a": STEADY | {"hold": 0.001}},
+    slots={
+        **{f"worker-{name}": STEADY | {"hold": 0.001} for name in "abc"},
+        **{f"publisher-{name}": {"pause": 0.08, "sizes": [1]} for name in "abc"},
+    },
     engine="postgres",
-    events=900,
+    events=200,
 )
+"""Publishers no faster than workers, so that they meet at the keys."""
 BROADCASTERS = {f"publisher-{name}": {"pause": 0.02, "way": "hub"} for name in "abcde"}
 BROADCASTS = Cast(
     slots={**BROADCASTERS, "receiver-a": {"evil": False}, "server-a": HUB, "server-b": HUB}, engine="postgres"
