@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Final
@@ -113,9 +114,9 @@ class Harm:
         while self._store.engine == "sqlite" and child.alive:
             if await asyncio.to_thread(_can_write, self._store.url):
                 return
-            child.resume()
+            child.send(signal.SIGCONT)
             await asyncio.sleep(0.005)
-            child.stop()
+            child.send(signal.SIGSTOP)
 
     async def terminate(self, chance: random.Random) -> None:
         await self._terminate(chance, "terminate", 1)
