@@ -19,8 +19,11 @@ from eventhub.store.sqlite import engine, settling
 from eventhub.store.sqlite import publishing as sqlite_publishing
 from eventhub.store.sqlite.delivering import SqliteDelivering
 from eventhub.store.values import Published
+from eventhub.testing.torture.roles import publisher
 from tests.torture.planting import change, put
 
+FEW_KEYS = 2
+"""So that events meet at them."""
 SQLITE = sqlite_publishing.SQL
 POSTGRES = postgres_publishing.SQL
 
@@ -49,6 +52,7 @@ def free_keys_without_lock() -> None:
         await asyncio.sleep(0.1)  # nothing is committed
         return freed
 
+    put(publisher, "ORDERING_KEYS", FEW_KEYS)
     put(postgres_settling, "advance", advanced)
     change(POSTGRES, "hold_lanes", "FOR UPDATE", "")
     change(POSTGRES, "lock_lanes", "DO UPDATE SET consumer = excluded.consumer", "DO NOTHING")
@@ -64,6 +68,7 @@ def send_blocked_keys() -> None:
             connection.execute("DROP INDEX IF EXISTS eventhub_deliveries_head")
         return connection
 
+    put(publisher, "ORDERING_KEYS", FEW_KEYS)
     put(engine, "connect", connected)
     change(SQLITE, "claim_messages", "d.state = 0", "d.state IN (0, 2)")
     change(SQLITE, "lease", "+state = 0", "+state IN (0, 2)")

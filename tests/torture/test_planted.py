@@ -30,7 +30,7 @@ BARE = {"style": "bare", "lease": 0.4, "longest": 0.01}
 SLOW = BARE | {"lease": 0.2, "chances": {"success": 0.7, "slow": 0.3}}
 FAILING = BARE | {"chances": {"success": 0.3, "transient": 0.6, "permanent": 0.1}}
 STEADY = BARE | {"lease": 5.0, "hold": 0.01}
-MANAGER = {"style": "manager", "lease": 1.0, "concurrency": 1, "longest": 0.05, "shutdown_timeout": 0.01}
+MANAGER = {"style": "manager", "lease": 1.0, "concurrency": 1, "hold": 0.01, "shutdown_timeout": 0.01}
 HUB = {"roles": "fanout,dispatcher,janitor", "shutdown_seconds": 1.0}
 
 WORK = Cast(slots={"publisher-a": PUBLISHER, "worker-a": BARE, "worker-b": BARE}, killed="worker")
@@ -48,7 +48,9 @@ PUBLISHERS = Cast(
 )
 LONELY = Cast(slots={"publisher-a": BATCHES, "worker-a": STEADY}, killed="publisher", harms=10, events=0)
 """Nobody else waits for the publisher's transactions."""
-ENDINGS = Cast(slots={"publisher-a": PUBLISHER, "worker-a": MANAGER, "worker-b": MANAGER}, terminated="worker-a")
+ENDINGS = Cast(
+    slots={"publisher-a": PUBLISHER, "worker-a": MANAGER, "worker-b": MANAGER}, terminated="worker-a", harms=6
+)
 WEBHOOKS = Cast(
     slots={"publisher-a": BATCHES | {"way": "hub"}, "receiver-a": {"evil": True}, "server-a": HUB}, events=300
 )
