@@ -12,6 +12,8 @@ from collections import deque
 from collections.abc import Iterable
 from typing import Any, Final
 
+import msgspec
+
 from eventhub.core.events import QueuedEvent
 from eventhub.core.lifecycle import Outcome, Release
 from eventhub.store.values import Held, Report
@@ -24,19 +26,16 @@ HORIZON: Final = 0.25
 _NOTHING_KNOWN: Final[dict[str, tuple[str, str | None]]] = {}
 
 
-class Job:
-    """A claim on its way through this process."""
+class Job(msgspec.Struct, gc=False):
+    """A claim on its way through this process. A runner takes itself out again, so that nothing goes in a circle."""
 
-    __slots__ = ("event", "held", "known", "lost", "max_attempts", "runner", "since")
-
-    def __init__(self, held: Held, event: QueuedEvent, max_attempts: int | None, since: float) -> None:
-        self.held = held
-        self.event = event
-        self.max_attempts = max_attempts
-        self.since = since
-        self.known = _NOTHING_KNOWN
-        self.runner: asyncio.Task[Any] | None = None
-        self.lost = False
+    held: Held
+    event: QueuedEvent
+    max_attempts: int | None
+    since: float
+    known: dict[str, tuple[str, str | None]] = _NOTHING_KNOWN
+    runner: asyncio.Task[Any] | None = None
+    lost: bool = False
 
     def lose(self) -> None:
         """Somebody else has the event now: what runs for it here is in vain."""

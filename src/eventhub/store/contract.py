@@ -156,7 +156,7 @@ class Store(Reading, Watching, Operating, Delivering, Messaging, Ledger, Pruning
         for queue in {
             event.route.queue for event in events if event.work and not (event.completed or event.starts_leased)
         }:
-            self._announce(queue)
+            self._announce(queue, told=published[0].told)
         if any(event.broadcast for event in events):
             self._announce(FANOUT)
         return published
@@ -221,6 +221,8 @@ class Store(Reading, Watching, Operating, Delivering, Messaging, Ledger, Pruning
         groups: dict[tuple[object, ...], list[int]] = {}
         for place, (wanted,) in enumerate(calls):
             groups.setdefault(wanted.what, []).append(place)
+        if len(groups) == 1:  # as nearly always: no task of its own
+            return [[claims] for claims in await self._claim_together([call[0] for call in calls])]
         found = await asyncio.gather(
             *(self._claim_together([calls[place][0] for place in places]) for places in groups.values()),
             return_exceptions=True,
@@ -318,10 +320,11 @@ class Store(Reading, Watching, Operating, Delivering, Messaging, Ledger, Pruning
 
     # ------------------------------------------------------------- wake-ups
 
-    def _announce(self, queue: str | None) -> None:
-        """There may be work: tell this process now and the others soon."""
+    def _announce(self, queue: str | None, *, told: bool = False) -> None:
+        """There may be work: tell this process now and the others soon, unless they know already."""
         self.wakeups.wake(queue)
-        self._notify(queue)
+        if not told:
+            self._notify(queue)
 
     def _notify(self, queue: str | None) -> None:
         """Tell other processes, where the engine can."""

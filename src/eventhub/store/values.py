@@ -127,6 +127,8 @@ class Published(msgspec.Struct, frozen=True, gc=False):
     created_at: datetime
     duplicate: bool = False
     leased: bool = False
+    told: bool = False
+    """Whether the commit itself has told other processes that there is work."""
 
 
 class Held(msgspec.Struct, frozen=True, gc=False):

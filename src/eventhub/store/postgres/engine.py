@@ -130,7 +130,7 @@ class PostgresStore(
         await self._learn_routes(routes_in(calls))
         if is_plain(calls):
             with translated(self.url):
-                return await publish_plain(self._lending, calls, self._routes, now)
+                return await publish_plain(self._lending, calls, self._routes, now, self._signals.carried)
         return await self._transact(lambda connection: publish_calls(connection, calls, self._routes, now))
 
     async def _publish_within(

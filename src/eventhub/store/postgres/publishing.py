@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from operator import attrgetter
 from typing import Any, Final
@@ -28,12 +28,19 @@ def is_plain(calls: Sequence[Sequence[NewEvent]]) -> bool:
 
 
 async def publish_plain(
-    connection: Any, calls: Sequence[Sequence[NewEvent]], routes: dict[Route, int], now: datetime | None
+    connection: Any,
+    calls: Sequence[Sequence[NewEvent]],
+    routes: dict[Route, int],
+    now: datetime | None,
+    tell: Callable[[Iterable[str]], list[str] | None],
 ) -> list[Answer[Published]]:
-    """Store events without keys or lanes: one statement, one round trip, one commit."""
+    """Store events without keys or lanes: one statement, one round trip, one commit.
+
+    ``tell`` chooses which of their queues hear of it with the commit.
+    """
     events = [event for call in calls for event in call]
     if all(details == _NO_DETAILS for details in map(_DETAILS, events)):
-        published = await _insert_plain(connection, events, routes, now)
+        published = await _insert_plain(connection, events, routes, now, tell)
     else:
         unnumbered: list[tuple[int | None, NewEvent]] = [(None, event) for event in events]
         published = await _insert(connection, unnumbered, routes, set(), now)
@@ -134,19 +141,26 @@ async def lock_lanes(connection: Any, lanes: dict[int, tuple[str, str]]) -> set[
 
 
 async def _insert_plain(
-    connection: Any, events: list[NewEvent], routes: dict[Route, int], now: datetime | None
+    connection: Any,
+    events: list[NewEvent],
+    routes: dict[Route, int],
+    now: datetime | None,
+    tell: Callable[[Iterable[str]], list[str] | None],
 ) -> list[Published]:
     """Of events that are a type and a payload only these are sent, and only their ids come back."""
     limits = [event.max_attempts for event in events]
-    ((at, numbers),) = await connection.fetch(
+    told = tell({event.route.queue for event in events})
+    ((at, numbers, _),) = await connection.fetch(
         SQL.insert_plain,
         _numbers_of(events, routes),
         [event.type for event in events],
         [event.payload for event in events],
         _column(limits),
         now,
+        told,
     )
-    return [Published(number, at) for number in numbers]
+    carried = told is not None
+    return [Published(number, at, False, False, carried) for number in numbers]
 
 
 def _numbers_of(events: list[NewEvent], routes: dict[Route, int]) -> list[int]:

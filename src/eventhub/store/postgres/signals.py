@@ -1,19 +1,23 @@
-"""LISTEN and NOTIFY over one direct connection: wake-ups between processes, never inside anyone's transaction.
+"""LISTEN and NOTIFY over one direct connection: wake-ups between processes, never inside a caller's transaction.
 
-NOTIFY takes a lock at commit, so a burst of publishes becomes one signal every few milliseconds. When the connection is
-down nothing is lost: everyone also looks by itself from time to time.
+NOTIFY takes a lock at commit, so a burst of publishes becomes one signal every few milliseconds. The first after a
+pause goes with the commit that it tells of, which spares whoever waits a round trip. When the connection is down
+nothing is lost: everyone also looks by itself from time to time.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from eventhub.errors import StoreError
 from eventhub.store.postgres.connection import connect, translated
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from eventhub.store.wakeups import Wakeups
 
 __all__ = ["Signals"]
@@ -35,6 +39,7 @@ class Signals:
         self._task: asyncio.Task[None] | None = None
         self._own_pid: int | None = None
         self._stopped = False
+        self._carried_at = 0.0
 
     def start(self) -> None:
         if not self._stopped and (self._task is None or self._task.done()):
@@ -45,6 +50,14 @@ class Signals:
         self._pending.add(EVERYONE if queue is None else queue)
         self._something.set()
         self.start()
+
+    def carried(self, queues: Iterable[str]) -> list[str] | None:
+        """The signals that a commit is to take along; None when there was one just now, and ``send`` has to do it."""
+        now = monotonic()
+        if self._pending or now - self._carried_at < DEBOUNCE_SECONDS:
+            return None
+        self._carried_at = now
+        return list(queues)
 
     async def stop(self) -> None:
         """For good: whoever is late with a signal does not start it again."""

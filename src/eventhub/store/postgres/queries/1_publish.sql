@@ -106,7 +106,8 @@ SELECT id, now FROM input ORDER BY n;
 
 -- name: insert_plain
 -- As insert_events, for events that are a type and a payload and ready for any worker, which most are. The payloads come
--- as JSON, so that they are read once, and the answer is one row: the time, and the ids in the order of the events.
+-- as JSON, so that they are read once, and the answer is one row: the time, and the ids in the order of the events. The
+-- queues in $6 hear of it with the commit.
 WITH input AS MATERIALIZED (
   SELECT nextval('eventhub.ids') AS id, u.route, u.type, u.payload, u.max_attempts
   FROM unnest($1::integer[], $2::text[], $3::json[], $4::integer[]) AS u(route, type, payload, max_attempts)
@@ -120,4 +121,4 @@ placed AS (
 logged AS (
   INSERT INTO eventhub.event_log (event_id, delivery_id, action, created_at)
   SELECT id, id, 'PUBLISHED', coalesce($5, now()) FROM input)
-SELECT coalesce($5, now()), array_agg(id) FROM input;
+SELECT coalesce($5, now()), array_agg(id), (SELECT count(pg_notify('eventhub', q)) FROM unnest($6::text[]) AS q) FROM input;
