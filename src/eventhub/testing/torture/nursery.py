@@ -44,6 +44,7 @@ def serve(packages: Sequence[str]) -> None:
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     logging.getLogger("asyncpg.pool").setLevel(logging.ERROR)
     logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
+    logging.getLogger("asyncio").addFilter(_is_news)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for children: the kernel takes them away
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     for line in sys.stdin:
@@ -54,6 +55,12 @@ def serve(packages: Sequence[str]) -> None:
             _live(role, request["arguments"], request.get("plant"))
         sys.stdout.write(f"{pid}\n")
         sys.stdout.flush()
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """Whether a record tells of more than a server that hung up on PostgreSQL's driver before it had said anything."""
+    error = record.exc_info[1] if record.exc_info else None
+    return "unexpected connection_lost() call" not in str(error)
 
 
 def _live(role: Any, arguments: dict[str, Any], plant: str | None) -> None:

@@ -62,9 +62,9 @@ def _serve(settings: Settings, secret: Path, history: History) -> bool:
     """From its start to its end; false when it could not start."""
     store = recorded(settings.db, history)
     if "api" in settings.role_names:
-        listening = listen(settings)
         told = partial(history.note, "ready")
-        return serve_one(settings, secret, listening, announce=told, store=store) == 0
+        with listen(settings) as listening:
+            return serve_one(settings, secret, listening, announce=told, store=store) == 0
     try:
         uvloop.run(run_roles(settings, store, read_or_create(secret)))
     except StoreUnavailable:
