@@ -83,6 +83,7 @@ def test_history_shows_what_the_marts_say(lake: Lake, visit: Visit):
     expect(page.locator(".tile").filter(has_text="Published").locator(".tile-value")).to_have_text("300")
     expect(page.locator(".tile").filter(has_text="Failure rate").locator(".tile-value")).to_have_text("25.0 %")
     expect(page.locator("figure")).to_have_count(4)
+    expect(page.locator(".chart-title").first).to_contain_text("events published, deliveries completed and dead")
     keys = page.locator(".panel").filter(has=page.get_by_role("heading", name="Busiest ordering keys"))
     expect(keys.get_by_role("row").nth(1)).to_contain_text(f"{HOSTILE}821.5 s")
     latency = page.locator("figure").filter(has_text="logarithmic")

@@ -45,12 +45,13 @@ function draw(place, note, figures) {
   const step = byHour ? "hour" : "day";
   fill(place,
     h("div", { class: "tiles" },
-      tile("Published", compact(total.counts.published)), tile("Completed", compact(total.counts.completed)),
+      tile("Published", compact(total.counts.published), { note: "events" }),
+      tile("Completed", compact(total.counts.completed), { note: "deliveries" }),
       tile("Attempts", compact(total.counts.attempts), { note: `${compact(total.counts.retries)} retries` }),
       tile("Failure rate", percent(total.failure_rate), { note: "of all attempts" }),
-      tile("Dead", compact(total.counts.dead), { look: total.counts.dead ? "bad" : "" }),
+      tile("Dead", compact(total.counts.dead), { note: "deliveries", look: total.counts.dead ? "bad" : "" }),
       tile("Latency p50", milliseconds(total.latency_p50), { note: `p99 ${milliseconds(total.latency_p99)}` })),
-    drawn(`Throughput, events per ${step}`, [
+    drawn(`Throughput per ${step}: events published, deliveries completed and dead`, [
       { name: "published", look: "c0", values: counts("published"), area: true },
       { name: "completed", look: "ok", values: counts("completed") },
       { name: "dead", look: "bad", values: counts("dead") }]),
