@@ -40,6 +40,7 @@ def let_retries_be_overtaken() -> None:
         apply(connection, accepted, routes, now)
         settling.advance(connection, [row[4] for row, _ in accepted if row[4] is not None], now)
 
+    put(publisher, "ORDERING_KEYS", FEW_KEYS)
     put(settling, "_apply", applied)
 
 

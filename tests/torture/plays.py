@@ -28,7 +28,7 @@ LONGEST = 10.0
 STALLED_SECONDS = 2.5
 """When nothing is done for so long, nothing will be: what is open is left open, which the checker finds."""
 END_SECONDS = 3.0
-MOST_SECONDS = 20.0
+MOST_SECONDS = 40.0
 LAST = ("worker", "server", "receiver")
 """In this order they end after the publishers; whoever still sends has somebody to send to."""
 

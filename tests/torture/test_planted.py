@@ -24,12 +24,13 @@ AT_ONCE = 4
 """Plays that run at the same time: their processes mostly wait."""
 SEED = 8
 PUBLISHER = {"pause": 0.02}
-BATCHES = PUBLISHER | {"sizes": [3, 7]}
+BATCHES = {"pause": 0.05, "sizes": [3, 7]}
 BARE = {"style": "bare", "lease": 0.4, "longest": 0.01}
 """A worker that reports by itself, so that nothing stands between it and the store."""
 SLOW = BARE | {"lease": 0.2, "chances": {"success": 0.7, "slow": 0.3}}
 FAILING = BARE | {"chances": {"success": 0.3, "transient": 0.6, "permanent": 0.1}}
 STEADY = BARE | {"lease": 5.0, "hold": 0.01}
+QUICK = STEADY | {"hold": 0.001}
 MANAGER = {"style": "manager", "lease": 1.0, "concurrency": 1, "hold": 0.01, "shutdown_timeout": 0.01}
 HUB = {"roles": "fanout,dispatcher,janitor", "shutdown_seconds": 1.0}
 
@@ -42,7 +43,7 @@ HELD = Cast(
 FAILURES = Cast(slots={"publisher-a": PUBLISHER, "worker-a": FAILING, "worker-b": FAILING})
 LEASES = Cast(slots={"publisher-a": PUBLISHER, "worker-a": STEADY, "worker-b": STEADY})
 PUBLISHERS = Cast(
-    slots={"publisher-a": BATCHES, "publisher-b": BATCHES, "worker-a": STEADY},
+    slots={"publisher-a": BATCHES, "publisher-b": BATCHES, "worker-a": QUICK, "worker-b": QUICK},
     killed="publisher",
     harms=16,
 )
@@ -56,7 +57,7 @@ WEBHOOKS = Cast(
 )
 KEYS = Cast(
     slots={
-        **{f"worker-{name}": STEADY | {"hold": 0.001} for name in "abc"},
+        **{f"worker-{name}": QUICK for name in "abc"},
         **{f"publisher-{name}": {"pause": 0.08, "sizes": [1]} for name in "abc"},
     },
     engine="postgres",
