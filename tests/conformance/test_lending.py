@@ -88,6 +88,10 @@ async def test_closing_waits_for_who_is_at_work_and_ends_them_all(
     lent: Lending, pool: asyncpg.Pool[asyncpg.Record]
 ) -> None:
     await who(lent)
-    await lent.close()
+    running = asyncio.create_task(lent.fetch("SELECT pg_sleep(0.1)"))
+    await asyncio.sleep(0)
+    async with asyncio.timeout(20):
+        await lent.close()
+    assert len(await running) == 1
     with pytest.raises(asyncpg.InterfaceError):
         await pool.acquire()

@@ -31,6 +31,7 @@ class Lending:
         self._at_hand: list[tuple[Any, float]] = []
         self._waiting = 0
         """How many wait for the pool: what is free goes there while there are any."""
+        self._closing = False
 
     async def fetch(self, query: str, *args: Any) -> list[Any]:
         """Run one statement, which is its own transaction."""
@@ -69,13 +70,14 @@ class Lending:
             self._waiting -= 1
 
     async def _give_back(self, connection: Any) -> None:
-        if self._waiting or len(self._at_hand) >= AT_HAND:
+        if self._closing or self._waiting or len(self._at_hand) >= AT_HAND:
             await self._pool.release(connection)
         else:
             self._at_hand.append((connection, monotonic()))
 
     async def close(self) -> None:
         """Let go of all connections once nobody uses them."""
+        self._closing = True
         while self._at_hand:
             await self._pool.release(self._at_hand.pop()[0])
         await self._pool.close()
