@@ -20,7 +20,7 @@ from eventhub.testing.torture.history import History, Record, read_all
 __all__ = ["Child", "Nursery", "until"]
 
 ROLES: Final = "eventhub.testing.torture.roles"
-NOTICES: Final = ("WARNING:  terminating connection", "DETAIL:  ", "HINT:  ")
+NOTICES: Final = ("WARNING:  terminating connection", "FATAL:  terminating connection", "DETAIL:  ", "HINT:  ")
 
 
 class Child:

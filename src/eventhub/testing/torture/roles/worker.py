@@ -22,7 +22,7 @@ from eventhub.client import Worker as RemoteWorker
 from eventhub.core.events import Event, QueuedEvent, Status
 from eventhub.core.lifecycle import Bury, Complete, Outcome, Reason
 from eventhub.core.outcomes import HandlerResult, PermanentError, Success, TransientError
-from eventhub.errors import StoreError
+from eventhub.errors import StoreError, StoreUnavailable
 from eventhub.queue import EventManager, EventQueue
 from eventhub.queue.verdicts import after_failure
 from eventhub.store import Store
@@ -101,6 +101,8 @@ class Worker:
             await running
         except asyncio.CancelledError:
             self.history.note("hurried")
+        except StoreUnavailable as error:  # its last words found no database; leases take care of the rest
+            self.history.note("unheard", error=str(error))
 
     async def _for_manager(self, event: QueuedEvent | ClaimedEvent) -> HandlerResult:
         result = await self.handle(event, event.fence)
