@@ -36,6 +36,10 @@ ALLOWED = {
     ("docs/reference/benchmarks.md", "eventhub bench"): (
         "it measures for minutes; tests/bench runs it with small numbers"
     ),
+    ("docs/tutorial/index.md", "pip wheel"): "it installs packages from an index",
+    ("docs/explanation/performance.md", "make bench-peers"): (
+        "it measures for hours; tests/bench and tests/benchmarks run it with small numbers"
+    ),
     ("docs/explanation/what-we-test.md", "eventhub torture  "): "it takes minutes; tests/torture runs it in short",
     ("docs/explanation/what-we-test.md", "eventhub torture simulate"): (
         "it takes a minute; tests/simulation runs it in short"

@@ -53,8 +53,8 @@ def test_commands_in_the_text_exist(page: Path, app: App):
             continue
 
 
-def test_the_page_of_webhooks_names_every_alarming_metric():
-    text = (ROOT / "docs" / "how-to" / "webhooks.md").read_text()
+def test_guides_name_every_alarming_metric():
+    text = "".join((ROOT / "docs" / "how-to" / f"{guide}.md").read_text() for guide in ("webhooks", "monitoring"))
     rules = (ROOT / "deploy" / "prometheus" / "eventhub.rules.yml").read_text()
     named = {name.removesuffix("_bucket") for name in re.findall(r"eventhub_[a-z_]+", rules)}
     assert {name for name in named if f"`{name}`" not in text} == set()
