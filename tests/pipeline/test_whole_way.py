@@ -87,8 +87,9 @@ async def broadcast(url: str) -> None:
 
 
 async def _open_deliveries(store: Store) -> int:
+    waiting, _ = await store.fanout_waiting(1)  # first: what is handed out meanwhile is seen below
     stats = [await store.subscriber_stats(row.id) for row in (await store.subscribers())[1]]
-    return (await store.fanout_waiting(1))[0] + sum(one.pending + one.processing for one in stats)
+    return waiting + sum(one.pending + one.processing for one in stats)
 
 
 # ------------------------------------------------- what plain SQL says about it
