@@ -41,7 +41,12 @@ def _line(item: pytest.Item) -> str | None:
         return "spark"  # one Spark is enough for all of them
     if item.get_closest_marker("starts_spark"):
         return item.name
-    return "quiet" if item.get_closest_marker("alone") else None
+    return "quiet" if item.get_closest_marker("alone") or _reads_what_is_settled(item) else None
+
+
+def _reads_what_is_settled(item: pytest.Item) -> bool:
+    """A transaction of any test on the same server holds back what a pipeline may read."""
+    return "pipeline" in item.path.parts and "postgres" in item.nodeid + " ".join(getattr(item, "fixturenames", ()))
 
 
 @pytest.fixture(scope="session")
