@@ -8,10 +8,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
 from pathlib import Path
-from time import monotonic
 from typing import Final
-
-import msgspec
 
 from benchmarks.comparing.databases import EmptyPostgres, EmptySqlite
 from benchmarks.comparing.faces import SIDES, needed, run_face, sides_of
@@ -29,11 +26,11 @@ from benchmarks.comparing.settings import (
     check_names,
     workloads_of,
 )
-from benchmarks.comparing.systems import ROOT, System, systems_of
+from benchmarks.comparing.systems import System, systems_of
 from benchmarks.comparing.tables import markdown
+from benchmarks.programs import add_places, names, teller, write_json
 from eventhub.errors import SettingsError
 
-RESULTS: Final = ROOT / "benchmarks" / "results"
 EVERYTHING: Final = Settings()
 Run = Callable[[argparse.Namespace, Tell], AsyncIterator[Result]]
 
@@ -50,8 +47,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             latencies=options.latencies,
             keys=options.keys,
             history=options.history,
-            only=_names(options.only),
-            systems=_names(options.systems),
+            only=names(options.only),
+            systems=names(options.systems),
         )
         runs = _runs(options.engine, settings)
     except (ValueError, SettingsError) as error:
@@ -97,14 +94,8 @@ def _systems(engine: Engine, settings: Settings) -> list[System]:
 
 
 async def _write_all(subject: Subject, rounds: Run, options: argparse.Namespace) -> None:
-    started = monotonic()
-
-    def tell(words: str) -> None:
-        minutes, seconds = divmod(int(monotonic() - started), 60)
-        print(f"{minutes:3d}:{seconds:02d}  {subject:<9}{words}", file=sys.stderr, flush=True)
-
     options.results.mkdir(parents=True, exist_ok=True)
-    async for result in rounds(options, tell):
+    async for result in rounds(options, teller(subject)):
         write(result, options.results)  # after each round: a long run that is cut short has told something
 
 
@@ -125,16 +116,10 @@ async def _face(face: Face, settings: Settings, options: argparse.Namespace, tel
 
 def write(result: Result, directory: Path) -> None:
     """The JSON, the tables and a plot for each workload."""
-    directory.mkdir(parents=True, exist_ok=True)
-    text = msgspec.json.format(msgspec.json.encode(result), indent=2)
-    (directory / f"{result.engine}.json").write_bytes(text + b"\n")
+    write_json(result, directory / f"{result.engine}.json")
     (directory / f"{result.engine}.md").write_text(markdown(result), encoding="utf-8")
     for name, drawing in plots(result).items():
         (directory / f"{result.engine}-{name}.svg").write_text(drawing, encoding="utf-8")
-
-
-def _names(text: str) -> tuple[str, ...]:
-    return tuple(name.strip() for name in text.split(",") if name.strip())
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -155,9 +140,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--latencies", type=int, default=usual.latencies, help="events of one latency measurement")
     parser.add_argument("--keys", type=int, default=usual.keys, help="ordering keys")
     parser.add_argument("--history", type=int, default=usual.history, help="events of the history that Spark reads")
-    parser.add_argument("--db", help="a PostgreSQL server of your own, by URL; else a private one is started")
-    parser.add_argument("--directory", type=Path, help="where SQLite files go; else a temporary directory")
-    parser.add_argument("--results", type=Path, default=RESULTS, help="where to write")
+    add_places(parser)
     return parser
 
 

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.comparing.systems import ROOT
+from benchmarks.programs import RESULTS
 from benchmarks.telling.growth import growth
 from benchmarks.telling.peers import ahead, days, every, standing
 
-RESULTS: Final = ROOT / "benchmarks" / "results"
 PAGES: Final = (ROOT / "README.md", ROOT / "docs" / "explanation" / "performance.md")
 BLOCK: Final = re.compile(r"(<!-- figures: (?P<name>[\w-]+) -->\n).*?(<!-- end of figures -->)", re.DOTALL)
 

@@ -7,21 +7,16 @@ import asyncio
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from time import monotonic
-from typing import Final, get_args
+from typing import get_args
 
-import msgspec
-
-from benchmarks.comparing.systems import ROOT
 from benchmarks.growing.lines import plot
 from benchmarks.growing.results import Grown
 from benchmarks.growing.settings import CURVES, Curve, Settings
 from benchmarks.growing.tables import markdown
 from benchmarks.growing.walking import walk
+from benchmarks.programs import add_places, names, teller, write_json
 from eventhub.bench.databases import Databases, PostgresDatabases, SqliteDatabases
 from eventhub.bench.settings import Engine
-
-RESULTS: Final = ROOT / "benchmarks" / "results"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -32,8 +27,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             events=options.events,
             messages=options.messages,
             walks=options.walks,
-            only=tuple(_names(options.only)) or CURVES,
-            sizes=tuple(int(size.replace("_", "")) for size in _names(options.sizes)),
+            only=names(options.only) or CURVES,
+            sizes=tuple(int(size.replace("_", "")) for size in names(options.sizes)),
         )
     except ValueError as error:
         print(error, file=sys.stderr)
@@ -46,34 +41,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 async def _draw(curve: Curve, engine: Engine, settings: Settings, options: argparse.Namespace) -> None:
-    started = monotonic()
-
-    def tell(words: str) -> None:
-        minutes, seconds = divmod(int(monotonic() - started), 60)
-        print(f"{minutes:3d}:{seconds:02d}  {engine:<9}{words}", file=sys.stderr, flush=True)
-
     databases: Databases = SqliteDatabases(options.directory) if engine == "sqlite" else PostgresDatabases(options.db)
     async with databases:
-        async for grown in walk(curve, databases, settings, tell=tell):
+        async for grown in walk(curve, databases, settings, tell=teller(engine)):
             write(grown, options.results)  # after each walk: a long run that is cut short has told something
 
 
 def write(grown: Grown, directory: Path) -> None:
     """The JSON, the table and the plot."""
-    directory.mkdir(parents=True, exist_ok=True)
     name = _name(grown.curve, grown.engine)
-    text = msgspec.json.format(msgspec.json.encode(grown), indent=2)
-    (directory / f"{name}.json").write_bytes(text + b"\n")
+    write_json(grown, directory / f"{name}.json")
     (directory / f"{name}.md").write_text(markdown(grown), encoding="utf-8")
     (directory / f"{name}.svg").write_text(plot(grown), encoding="utf-8")
 
 
 def _name(curve: Curve, engine: Engine) -> str:
     return f"growth-{curve}-{engine}"
-
-
-def _names(text: str) -> list[str]:
-    return [name.strip() for name in text.split(",") if name.strip()]
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -85,9 +68,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--events", type=int, default=usual.events, help="events of one visit of a size")
     parser.add_argument("--messages", type=int, default=usual.messages, help="messages of one visit, for subscribers")
     parser.add_argument("--walks", type=int, default=usual.walks, help="how often from small to large and back")
-    parser.add_argument("--db", help="a PostgreSQL server of your own, by URL; else a private one is started")
-    parser.add_argument("--directory", type=Path, help="where SQLite files go; else a temporary directory")
-    parser.add_argument("--results", type=Path, default=RESULTS, help="where to write")
+    add_places(parser)
     return parser
 
 

@@ -20,7 +20,7 @@ from eventhub.bench.settings import BATCH, CLAIM, PUBLISHERS, TYPE, BenchSetting
 from eventhub.bench.troubles import dead_pages, make_dead, raw_dead_pages, recover
 from eventhub.queue import EventManager, EventQueue
 
-__all__ = ["Context", "Workload", "workloads"]
+__all__ = ["Context", "Measure", "Workload", "workloads"]
 
 HELD_SHARE: Final = 4
 """How many times the usual number is drained under a held snapshot: its harm grows with what was done."""

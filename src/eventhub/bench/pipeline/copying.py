@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Final
 from eventhub.bench.figures import Sample
 from eventhub.bench.pipeline.jdbc import copy_by_jdbc
 from eventhub.bench.pipeline.stage import JAR_VARIABLE, WARM_UP, fill, forget_copies, jdbc_jar, open_stage
-from eventhub.bench.workloads import Context, Workload
+from eventhub.bench.workloads import Context, Measure, Workload
 from eventhub.pipeline.extraction import Extraction
 from eventhub.store import open_store
 
 if TYPE_CHECKING:
     from eventhub.bench.pipeline.stage import Stage
 
-__all__ = ["JDBC", "compared", "copying", "entries", "history", "why_alone"]
+__all__ = ["beside_jdbc", "compared", "copying", "entries", "history"]
 
 JDBC: Final = "Spark's JDBC source"
 _MISSING: Final = (
@@ -48,7 +48,7 @@ def compared(context: Context) -> bool:
     return context.engine == "postgres" and context.databases.on_network and jdbc_jar() is not None
 
 
-def why_alone(context: Context) -> str:
+def _why_alone(context: Context) -> str:
     """Why it does not take part, and what to do about it."""
     if context.engine != "postgres" or compared(context):
         return ""
@@ -68,15 +68,19 @@ def copying(context: Context, partitions: int) -> Workload:
         stage, url = await open_stage(context), await history(context)
         return Sample(await _copied_by_jdbc(context, stage, url, partitions))
 
-    tasks = "1 task" if partitions == 1 else f"{partitions} tasks"
+    return beside_jdbc(context, "copy", "log to the lake", partitions, ours=ours, raw=raw)
+
+
+def beside_jdbc(context: Context, verb: str, title: str, partitions: int, *, ours: Measure, raw: Measure) -> Workload:
+    """A workload of so many tasks, beside Spark's JDBC source where that can take part."""
     return Workload(
-        name=f"pipeline-copy-{partitions}",
-        title=f"log to the lake, {tasks}",
+        name=f"pipeline-{verb}-{partitions}",
+        title=f"{title}, {partitions} task{'s' * (partitions > 1)}",
         unit="rows/s",
         ours=ours,
-        raw=raw if beside else None,
+        raw=raw if compared(context) else None,
         beside=JDBC,
-        note=why_alone(context),
+        note=_why_alone(context),
     )
 
 

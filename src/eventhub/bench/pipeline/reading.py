@@ -10,7 +10,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from eventhub.bench.figures import Sample
-from eventhub.bench.pipeline.copying import JDBC, compared, entries, history, why_alone
+from eventhub.bench.pipeline.copying import beside_jdbc, compared, entries, history
 from eventhub.bench.pipeline.jdbc import read_by_jdbc
 from eventhub.bench.pipeline.stage import open_stage
 from eventhub.bench.workloads import Context, Workload
@@ -34,15 +34,7 @@ def reading(context: Context, partitions: int) -> Workload:
         stage, rows = await open_stage(context), await entries(context)
         return Sample(await _rate(await _by_jdbc(context, stage, partitions), rows))
 
-    return Workload(
-        name=f"pipeline-read-{partitions}",
-        title=f"log into Spark, {partitions} task{'s' * (partitions > 1)}",
-        unit="rows/s",
-        ours=ours,
-        raw=raw if beside else None,
-        beside=JDBC,
-        note=why_alone(context),
-    )
+    return beside_jdbc(context, "read", "log into Spark", partitions, ours=ours, raw=raw)
 
 
 async def _warm_up(context: Context, stage: Stage, *, with_jdbc: bool) -> None:
