@@ -23,8 +23,6 @@ __all__ = ["Appetite", "Job", "Jobs"]
 HORIZON: Final = 0.25
 """Seconds of work that a process may hold in advance: enough to hide a round trip, too little to hoard."""
 
-_NOTHING_KNOWN: Final[dict[str, tuple[str, str | None]]] = {}
-
 
 class Job(msgspec.Struct, gc=False):
     """A claim on its way through this process. A runner takes itself out again, so that nothing goes in a circle."""
@@ -33,7 +31,7 @@ class Job(msgspec.Struct, gc=False):
     event: QueuedEvent
     max_attempts: int | None
     since: float
-    known: dict[str, tuple[str, str | None]] = _NOTHING_KNOWN
+    known: dict[str, tuple[str, str | None]] = {}
     runner: asyncio.Task[Any] | None = None
     lost: bool = False
 

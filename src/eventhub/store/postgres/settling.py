@@ -64,16 +64,14 @@ async def settle(
 async def complete(connection: Any, reports: list[Report], now: datetime | None) -> list[Settled]:
     """Apply plain completions of deliveries without lanes: one statement, a few passes over them in Python."""
     numbers = [report.held.id for report in reports]
-    if numbers == sorted(set(numbers)):  # each once and in order, as they were claimed
-        at, accepted, _ = await _write_completions(connection, reports, now)
-        if accepted is None:
-            return [Settled(number, True, None, at) for number in numbers]
-        known = set(accepted)
-        first = {_claim(report): report for report in reports}
-        done = {_claim(report): at for report in reports if report.held.id in known}
-        return await _answers(connection, reports, first, done)
-    settled, _ = await settle(connection, reports, {}, now)
-    return settled
+    if numbers != sorted(set(numbers)):  # not each once and in order, as they were claimed
+        settled, _ = await settle(connection, reports, {}, now)
+        return settled
+    at, ids, fences = await _write_completions(connection, reports, now)
+    if ids is None:
+        return [Settled(number, True, None, at) for number in numbers]
+    done = dict.fromkeys(zip(ids, fences, strict=True), at)
+    return await _answers(connection, reports, {_claim(report): report for report in reports}, done)
 
 
 async def _answers(
