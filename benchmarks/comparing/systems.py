@@ -40,6 +40,11 @@ def _python(name: str, engine: Engine, *arguments: str, module: str = "") -> Sys
     return System(name=name, kind="peer", engines=(engine,), language="Python", command=command)
 
 
+def _sql(name: str, *arguments: str) -> System:
+    """Functions in the database, without a worker of their own in any language."""
+    return msgspec.structs.replace(_python(name, "postgres", *arguments, module="pgmq"), language="SQL")
+
+
 def _node(name: str) -> System:
     command = (str(PEERS / "node"), str(ROOT / "benchmarks" / "peers" / f"{name}.mjs"))
     return System(name=name, kind="peer", engines=("postgres",), language="JavaScript", command=command)
@@ -53,8 +58,9 @@ SYSTEMS: Final = (
     _python("chancy", "postgres"),
     _node("graphile-worker"),
     _node("pg-boss"),
-    _python("pgmq", "postgres"),
-    _python("pgmq-delete", "postgres", "delete", module="pgmq"),
+    _sql("pgmq", "archive"),
+    _sql("pgmq-two", "archive", "2"),
+    _sql("pgmq-delete", "delete"),
     _python("huey", "sqlite"),
     _python("litequeue", "sqlite"),
     _python("litequeue-normal", "sqlite", "normal", module="litequeue"),

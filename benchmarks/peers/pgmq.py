@@ -3,7 +3,7 @@
 Settings: https://pgmq.github.io/pgmq/api/sql/functions/ (read, archive, delete, send_batch; read_grouped for order by
 the group in a message's header). A message that was read is archived, or with ``delete`` as an argument deleted.
 There is no worker in pgmq, so this is the loop that one writes: read 500, handle, archive 500; when there is nothing,
-look again every 10 ms on average.
+look again every 10 ms on average. A second argument says how many such loops run side by side.
 """
 
 from __future__ import annotations
@@ -25,7 +25,6 @@ QUEUE: Final = "bench"
 BATCH: Final = 500
 LEASE_SECONDS: Final = 60
 POLL: Final = 0.01
-LOOPS: Final = 2
 SEND: Final = f"SELECT pgmq.send('{QUEUE}', $1::jsonb)"
 SEND_MANY: Final = f"SELECT pgmq.send_batch('{QUEUE}', $1::jsonb[])"
 SEND_GROUPED: Final = f"SELECT pgmq.send_batch('{QUEUE}', $1::jsonb[], $2::jsonb[])"
@@ -37,12 +36,13 @@ END: Final = {name: f"SELECT pgmq.{name}('{QUEUE}', $1::bigint[])" for name in (
 class Pgmq(Peer):
     packages: ClassVar = ("pgmq", "asyncpg")
 
-    def __init__(self, end: str) -> None:
+    def __init__(self, end: str = "archive", loops: str = "1") -> None:
         self._end = END[end]
-        self.settings = f"batches of {BATCH}, {LOOPS} loops, {end}, polled every {POLL * 1000:g} ms"
+        self._loops = int(loops)
+        self.settings = f"batches of {BATCH}, {loops} at a time, {end}, polled every {POLL * 1000:g} ms"
 
     async def prepare(self) -> None:
-        self._pool = await asyncpg.create_pool(self.url, min_size=LOOPS, max_size=16)
+        self._pool = await asyncpg.create_pool(self.url, min_size=self._loops, max_size=16)
         if not await self._pool.fetchval("SELECT count(*) FROM pg_namespace WHERE nspname = 'pgmq'"):
             await self._pool.execute(get_embedded_install_sql())
             await self._pool.execute("SELECT pgmq.create($1)", QUEUE)
@@ -63,16 +63,16 @@ class Pgmq(Peer):
 
     @asynccontextmanager
     async def worker(self, handled: Handled) -> AsyncIterator[None]:
-        async with self._loops(handled, READ, LOOPS):
+        async with self._looping(handled, READ):
             yield
 
     @asynccontextmanager
     async def ordered_worker(self, handled: Handled) -> AsyncIterator[None]:
-        async with self._loops(handled, READ_GROUPED, LOOPS):
+        async with self._looping(handled, READ_GROUPED):
             yield
 
     @asynccontextmanager
-    async def _loops(self, handled: Handled, read: str, loops: int) -> AsyncIterator[None]:
+    async def _looping(self, handled: Handled, read: str) -> AsyncIterator[None]:
         stop = asyncio.Event()
 
         async def loop() -> None:
@@ -86,7 +86,7 @@ class Pgmq(Peer):
                     else:
                         await asyncio.sleep(POLL)
 
-        running = [asyncio.create_task(loop()) for _ in range(loops)]
+        running = [asyncio.create_task(loop()) for _ in range(self._loops)]
         try:
             yield
         finally:
@@ -99,4 +99,4 @@ class Pgmq(Peer):
 
 
 if __name__ == "__main__":
-    speak(Pgmq(sys.argv[1] if len(sys.argv) > 1 else "archive"))
+    speak(Pgmq(*sys.argv[1:]))

@@ -138,7 +138,7 @@ class Outbox:
 
     async def _pause(self, trouble: EventHubError) -> None:
         after = trouble.retry_after if isinstance(trouble, ServerUnavailable) else None
-        pause = max(self._backoff.pause(), after or 0.0)
+        pause = self._backoff.pause(after)
         log.warning(
             "reports not delivered",
             worker_id=self._worker_id,

@@ -107,7 +107,7 @@ class Transport:
             try:
                 return await self._once(method, path, query, content, headers or {}, seconds=deadline - loop.time())
             except ServerUnavailable as error:
-                pause = max(backoff.pause(), error.retry_after or 0.0)
+                pause = backoff.pause(error.retry_after)
                 lost = isinstance(error, _AnswerLost) and not repeatable
                 if lost or not self._retries or loop.time() + pause >= deadline:
                     raise

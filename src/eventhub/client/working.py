@@ -203,7 +203,7 @@ class Run:
 
     async def _pause(self, error: EventHubError) -> None:
         after = error.retry_after if isinstance(error, ServerUnavailable) else None
-        pause = max(self._backoff.pause(), after or 0.0)
+        pause = self._backoff.pause(after)
         self._say("no work to be had", level="warning", retry_ms=int(pause * 1000), error=_words(error))
         await asyncio.sleep(pause)
 

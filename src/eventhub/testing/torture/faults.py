@@ -151,7 +151,7 @@ FAULTS: Final = (
         number=17,
         words="the server restarts under many workers",
         expected="they come back by themselves, each after a wait of its own",
-        tests=("tests/client/test_restarts.py",),
+        tests=("tests/client/test_restarts.py", "tests/client/test_herds.py"),
     ),
     Fault(
         number=18,
