@@ -1,7 +1,8 @@
-"""PgQueuer: asyncpg driver, batches of 500.
+"""PgQueuer: asyncpg driver, batches of 500, its own settings for autovacuum.
 
 Documentation: https://janbjorge.github.io/pgqueuer/. The settings follow what the package says of itself: asyncpg is
-one of its drivers, QueueManager.run has batch_size (10 unless told), and Durability is durable unless told otherwise.
+one of its drivers, QueueManager.run has batch_size (10 unless told), and Durability is durable unless told otherwise;
+`pgq autovac`, which its documentation advises, is what ``optimize_autovacuum`` does.
 It has a concurrency limit for each entrypoint, but no order by key.
 """
 
@@ -29,7 +30,7 @@ BATCH: Final = 500
 
 class PgQueuer(Peer):
     packages: ClassVar = ("pgqueuer", "asyncpg")
-    settings = f"asyncpg, batches of {BATCH}, durable tables"
+    settings = f"asyncpg, batches of {BATCH}, durable tables, pgq autovac"
 
     _pool: asyncpg.Pool
     _queries: Queries
@@ -39,6 +40,7 @@ class PgQueuer(Peer):
         self._queries = Queries(AsyncpgPoolDriver(self._pool))
         if not await self._queries.has_table("pgqueuer"):
             await self._queries.install()
+            await self._queries.optimize_autovacuum()
 
     async def close(self) -> None:
         await self._pool.close()
