@@ -104,7 +104,7 @@ class Scribe:
                 arrived = {"id": delivery, "worker": "/a", "token": event["token"], "key": event["key"]}
                 self._write("ok", "arrive", [{**arrived, "hash": event["hash"], "outcome": "200"}])
             else:
-                result = "success" if outcome == "Complete" else "transient"
+                result = {"Complete": "success", "Retry": "transient", "Bury": "permanent"}[outcome]
                 self._call("handle", [{**facts, "token": event["token"]}], [{**facts, "outcome": result}])
             report = {**claim, "outcome": outcome}
             self._call("report", [report], [{**report, "accepted": True}])

@@ -10,6 +10,28 @@ INSERT INTO deliveries VALUES (1, 1, NULL, 'key', 1, 1, 1, 0, 3, 'w', 0);
 -- lie: a marker is left → unsettled
 INSERT INTO markers VALUES (7, 1, NULL);
 
+-- lie: work is completed that nobody did → unseen
+DELETE FROM records WHERE op = 'handle' AND id = 3;
+
+-- lie: work is completed that failed → unseen
+UPDATE records SET outcome = 'transient' WHERE op = 'handle' AND kind = 'ok' AND id = 3;
+
+-- lie: work was done after its end → unseen
+UPDATE records SET fence = 2 WHERE op = 'handle' AND id = 3;
+
+-- lie: a message is completed that nobody got → unseen
+DELETE FROM records WHERE op = 'arrive' AND id = 10;
+
+-- lie: a message is completed that nobody took → unseen
+UPDATE records SET outcome = '500' WHERE op = 'arrive' AND id = 10;
+
+-- lie: work was finalized without a word of its handler → unseen
+DELETE FROM records WHERE op = 'handle' AND id = 5;
+
+-- lie: a message was rejected by nobody → unseen
+INSERT INTO dead_letters SELECT 90, 9, 7, 6, consumer, key, fence, attempts, failures, max_attempts, worker, errors,
+  error_count, 'rejected', status, hash, dead_at, retried_at FROM dead_letters;
+
 -- lie: a subscriber was forgotten → not_handed_out
 DELETE FROM log WHERE delivery_id = 10;
 

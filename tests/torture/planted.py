@@ -13,8 +13,10 @@ from typing import Any
 import apsw
 import msgspec
 
-from eventhub.core.lifecycle import Outcome
+from eventhub.core.lifecycle import Complete, Outcome
 from eventhub.queue import verdicts
+from eventhub.queue.jobs import Job
+from eventhub.queue.passes import Passes
 from eventhub.store import Store
 from eventhub.store.postgres import publishing as postgres_publishing
 from eventhub.store.sqlite import SqliteStore, engine, settling
@@ -151,6 +153,16 @@ def reset_the_fence() -> None:
 def never_promote_retries() -> None:
     """What waits for its next attempt waits for ever."""
     change(SQLITE, "due_waiting", "due <= :now", "due <= :now - 3600000000")
+
+
+def complete_without_handling() -> None:
+    """Of every seven events one is called completed, and its handlers never ran."""
+    run = Passes.run
+
+    async def ran(self: Passes, job: Job) -> Outcome:
+        return await run(self, job) if job.event.id % 7 else Complete()
+
+    put(Passes, "run", ran)
 
 
 def remove_the_neighbour() -> None:

@@ -10,6 +10,7 @@ from uuid import uuid4
 import apsw
 
 from eventhub.hub.dispatcher import Dispatcher
+from eventhub.hub.sending import WebhookAnswer, WebhookRequest
 from eventhub.store import opening
 from eventhub.store.postgres import publishing as postgres_publishing
 from eventhub.store.postgres import settling as postgres_settling
@@ -118,6 +119,18 @@ def send_twice() -> None:
     async def sent(self: Any, *arguments: Any) -> Any:
         await send(self, *arguments)
         return await send(self, *arguments)
+
+    put(Dispatcher, "_send", sent)
+
+
+def answer_without_sending() -> None:
+    """Of every seven messages one is called delivered, and was never sent."""
+    send = Dispatcher._send
+
+    async def sent(self: Any, line: Any, claim: Any) -> Any:
+        if claim.held.id % 7:
+            return await send(self, line, claim)
+        return WebhookRequest(line.ready.subscriber.url, {}, b""), WebhookAnswer(status=200)
 
     put(Dispatcher, "_send", sent)
 

@@ -78,6 +78,8 @@ BUGS: dict[Callable[[], None], tuple[Cast, set[int]]] = {
     planted_ways_out.free_keys_without_lock: (KEYS, {1, 3}),
     planted_ways_out.pass_over_late_commits: (LONE, {1}),
     planted_ways_out.lose_a_subscriber: (WEBHOOKS, {1}),
+    planted_ways_out.answer_without_sending: (WEBHOOKS, {1}),
+    planted.complete_without_handling: (ENDINGS, {1}),
     planted.ignore_idempotency_keys: (PUBLISHERS, {2}),
     planted.publish_in_two_transactions: (PUBLISHERS, {2}),
     planted_ways_out.hand_out_without_lock: (BROADCASTS, {2}),

@@ -35,8 +35,8 @@ INVARIANTS: Final = (
     Invariant(
         1,
         "never lost",
-        "every acknowledged event is completed, dead or archived",
-        ("lost", "unsettled", "not_handed_out"),
+        "every acknowledged event is completed, dead or archived, and was seen to be",
+        ("lost", "unsettled", "unseen", "not_handed_out"),
     ),
     Invariant(
         2,

@@ -41,8 +41,11 @@ SELECT id, fence, outcome, process, call FROM records WHERE op = 'report' AND ki
 CREATE TEMP TABLE arrivals AS
 SELECT id, worker AS path, key, token, hash, outcome, process, time, wall, n FROM records
 WHERE op = 'arrive' AND kind = 'ok';
-CREATE TEMP TABLE handled AS
-SELECT id, fence, process FROM records WHERE op = 'handle' AND kind = 'ok' AND outcome = 'success';
+CREATE INDEX temp.arrivals_message ON arrivals (id);
+CREATE TEMP TABLE handlings AS
+SELECT id, fence, process, outcome FROM records WHERE op = 'handle' AND kind = 'ok';
+CREATE INDEX temp.handlings_claim ON handlings (id, fence);
+CREATE TEMP VIEW handled AS SELECT id, fence, process FROM handlings WHERE outcome = 'success';
 -- Whether the reports of both kinds of deliveries were written down at all.
 CREATE TEMP TABLE watched AS
 SELECT EXISTS (SELECT 1 FROM reported r WHERE NOT EXISTS (SELECT 1 FROM messages m WHERE m.id = r.id)) AS work,
@@ -84,6 +87,23 @@ WHERE NOT EXISTS (SELECT 1 FROM events e WHERE e.id = a.id AND e.token IS a.toke
 SELECT format('delivery %d of event %d is still open (state %d) after the drain', d.id, d.event_id, d.state)
 FROM deliveries d WHERE d.state <> 4
 UNION ALL SELECT format('event %d still waits to be handed out', event_id) FROM markers;
+
+-- name: unseen
+-- 1. What is called completed, rejected or finalized was seen to be so: by the receiver that answered, or by the handler.
+-- Both write before they answer. What a handler said under an earlier claim may be remembered.
+SELECT format('delivery %d is COMPLETED under fence %d, and nobody did it', g.delivery_id, g.fence)
+FROM log g LEFT JOIN messages m ON m.id = g.delivery_id
+WHERE g.action = 'COMPLETED' AND g.fence > 0
+  AND CASE WHEN m.id IS NULL
+           THEN NOT EXISTS (SELECT 1 FROM handlings h WHERE h.id = g.delivery_id AND h.fence <= g.fence AND h.outcome = 'success')
+           ELSE NOT EXISTS (SELECT 1 FROM arrivals a WHERE a.id = g.delivery_id AND a.outcome LIKE '2%') END
+UNION ALL
+SELECT format('delivery %d is dead (%s), and nobody said so', l.delivery_id, l.reason)
+FROM dead_letters l LEFT JOIN messages m ON m.id = l.delivery_id
+WHERE (m.id IS NULL AND l.reason = 'finalized'
+       AND NOT EXISTS (SELECT 1 FROM handlings h WHERE h.id = l.delivery_id AND h.fence <= l.fence AND h.outcome = 'permanent'))
+   OR (m.id IS NOT NULL AND l.reason = 'rejected'
+       AND NOT EXISTS (SELECT 1 FROM arrivals a WHERE a.id = l.delivery_id AND a.outcome = '404'));
 
 -- name: not_handed_out
 -- 1. A broadcast reaches every subscriber that was there before it and wants it. Where the publisher did not say what it
