@@ -4,6 +4,9 @@
 -- lie: an acknowledged event is gone → lost
 DELETE FROM events WHERE id = 1;
 
+-- lie: an acknowledged event is in the lake and gone from the store → lost
+INSERT INTO lake_events VALUES (1, 1); DELETE FROM events WHERE id = 1;
+
 -- lie: an acknowledged event hangs → unsettled
 INSERT INTO deliveries VALUES (1, 1, NULL, 'key', 1, 1, 1, 0, 3, 'w', 0);
 
@@ -187,6 +190,9 @@ INSERT INTO lake_events VALUES (1, 2);
 
 -- lie: the lake has a stranger → lake_wrong
 INSERT INTO lake_events VALUES (99, 1);
+
+-- lie: the lake has one that the store has lost → lake_wrong
+INSERT INTO lake_events VALUES (1, 1); DELETE FROM events WHERE id = 1;
 
 -- lie: the lake lacks one → lake_wrong
 INSERT INTO facts VALUES ('lake', 'somewhere');

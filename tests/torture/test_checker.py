@@ -135,6 +135,12 @@ def test_every_lie_is_caught(evidence: Path, lie: str) -> None:
     assert rule in _told(evidence, change).broken
 
 
+def test_what_a_run_archives_is_not_lost(evidence: Path) -> None:
+    moved = "INSERT INTO lake_events VALUES (1, 1); DELETE FROM events WHERE id = 1"
+    verdict = _told(evidence, f"INSERT INTO facts VALUES ('archives', 1); {moved}")
+    assert not {"lost", "lake_wrong"} & verdict.broken
+
+
 def test_every_rule_has_a_lie() -> None:
     rules = [rule for invariant in INVARIANTS for rule in invariant.rules]
     assert {rule for rule, _ in LIES.values()} == set(rules)

@@ -51,14 +51,13 @@ def test_a_short_run_is_clean_and_its_evidence_can_be_judged_again(
 
 
 def lose_one(evidence: Path) -> None:
-    """As if the last event that was acknowledged were not there, nor anything that tells of it."""
+    """As if the last event that was acknowledged were not there, nor anything of the store that tells of it."""
     connection = apsw.Connection(str(evidence))
     ((event,),) = connection.execute("SELECT max(id) FROM records WHERE op = 'publish' AND kind = 'ok'")
     for statement in (
         "DELETE FROM events WHERE id = ?",
         "DELETE FROM log WHERE event_id = ?",
         "DELETE FROM dead_letters WHERE event_id = ?",
-        "DELETE FROM lake_events WHERE id = ?",
     ):
         connection.execute(statement, (event,))
     connection.close()

@@ -77,10 +77,12 @@ LEFT JOIN subscribers s ON s.id = m.subscriber LEFT JOIN publications p ON p.tok
 WHERE l.first IS NOT NULL) WHERE key IS NOT NULL;
 
 -- name: lost
--- 1. Acknowledged means: there for good, or archived.
+-- 1. Acknowledged means: there for good; or in the lake, where a run archives, which says so by the fact ``archives``.
 SELECT format('event %d (%s) was acknowledged and is lost', a.id, a.token) FROM acknowledged a
 WHERE NOT EXISTS (SELECT 1 FROM events e WHERE e.id = a.id AND e.token IS a.token)
-  AND (NOT EXISTS (SELECT 1 FROM lake_events l WHERE l.id = a.id) OR EXISTS (SELECT 1 FROM events e WHERE e.id = a.id));
+  AND NOT (EXISTS (SELECT 1 FROM facts WHERE key = 'archives')
+           AND EXISTS (SELECT 1 FROM lake_events l WHERE l.id = a.id)
+           AND NOT EXISTS (SELECT 1 FROM events e WHERE e.id = a.id));
 
 -- name: unsettled
 -- 1. After the drain nothing is open; what is parked is dead.
@@ -379,7 +381,7 @@ SELECT format('the lake has event %d %d times', id, count) FROM lake_events WHER
 UNION ALL
 SELECT format('the lake has event %d, which nobody published', l.id) FROM lake_events l
 WHERE NOT EXISTS (SELECT 1 FROM events e WHERE e.id = l.id)
-  AND l.id NOT IN (SELECT a.id FROM acknowledged a)
+  AND NOT (EXISTS (SELECT 1 FROM facts WHERE key = 'archives') AND l.id IN (SELECT a.id FROM acknowledged a))
 UNION ALL
 SELECT format('the lake lacks event %d', e.id) FROM events e
 WHERE EXISTS (SELECT 1 FROM facts WHERE key = 'lake') AND NOT EXISTS (SELECT 1 FROM lake_events l WHERE l.id = e.id);
