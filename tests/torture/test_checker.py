@@ -141,6 +141,15 @@ def test_what_a_run_archives_is_not_lost(evidence: Path) -> None:
     assert not {"lost", "lake_wrong"} & verdict.broken
 
 
+@pytest.mark.parametrize(("of", "excused"), [(9, True), (5, False)])
+def test_only_a_message_that_was_given_up_with_its_dispatcher_may_come_late(
+    evidence: Path, of: int, excused: bool
+) -> None:
+    late = "UPDATE records SET time = time + 1000 WHERE op = 'arrive' AND id = 9"
+    letter = f"UPDATE dead_letters SET id = 5, delivery_id = {of}, reason = 'worker_lost'"
+    assert ("arrived_overtaken" not in _told(evidence, f"{late}; {letter}").broken) is excused
+
+
 def test_every_rule_has_a_lie() -> None:
     rules = [rule for invariant in INVARIANTS for rule in invariant.rules]
     assert {rule for rule, _ in LIES.values()} == set(rules)

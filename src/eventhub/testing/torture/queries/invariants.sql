@@ -187,9 +187,9 @@ WHERE taken > first;
 SELECT format('%s, %s: message %d arrived after message %d', path, key, id, latest)
 FROM (SELECT *, max(id) OVER (PARTITION BY path, key ORDER BY time, n ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING)
                   AS latest
-      FROM (SELECT id, path, key, min(time) AS time, n FROM arrivals WHERE key IS NOT NULL GROUP BY id, path))
-WHERE id < latest
-  AND NOT EXISTS (SELECT 1 FROM dead_letters d WHERE d.delivery_id = id AND d.reason = 'worker_lost');
+      FROM (SELECT id, path, key, min(time) AS time, n FROM arrivals WHERE key IS NOT NULL GROUP BY id, path)) o
+WHERE o.id < o.latest
+  AND NOT EXISTS (SELECT 1 FROM dead_letters d WHERE d.delivery_id = o.id AND d.reason = 'worker_lost');
 
 -- name: miscounted
 -- 4. Attempts are counted one by one: a claim is one more, one that is given back was none.
