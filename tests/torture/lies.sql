@@ -110,6 +110,9 @@ UPDATE dead_letters SET reason = 'worker_lost', max_attempts = NULL;
 INSERT INTO log SELECT delivery_id, (SELECT max(id) FROM log) + 1, event_id, action, worker, attempt, fence,
   status_code, error, subscriber, created FROM log WHERE delivery_id = 1 AND action = 'COMPLETED';
 
+-- lie: a message was sent once more after its end → arrived_late
+UPDATE records SET wall = wall + 6 WHERE op = 'arrive' AND id = 10;
+
 -- lie: a claim while another lasted → overlapping
 DELETE FROM log WHERE delivery_id = 2 AND action = 'FAILED';
 
@@ -210,6 +213,9 @@ INSERT INTO records (process, call, kind, op, time, wall, id, fence, outcome) VA
 -- lie: more arrived than was claimed → unexplained
 INSERT INTO records (process, call, kind, op, time, wall, id, worker, key, token, outcome) SELECT process, call, kind,
   op, time, wall, id, worker, key, token, outcome FROM records WHERE op = 'arrive' AND id = 10;
+
+-- lie: a message was sent again to one who wants none twice → sent_again
+UPDATE subscribers SET guarantee = 'at_most_once';
 
 -- lie: there are duplicates without a fault → too_many_duplicates
 UPDATE records SET outcome = '200' WHERE op = 'arrive';

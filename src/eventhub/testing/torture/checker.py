@@ -56,7 +56,12 @@ INVARIANTS: Final = (
         "attempts are counted one by one, up to the limit and not short of it",
         ("miscounted", "too_many", "too_few"),
     ),
-    Invariant(5, "one end", "a delivery ends once, unless somebody begins again", ("ended_twice",)),
+    Invariant(
+        5,
+        "one end",
+        "a delivery ends once, unless somebody begins again; nothing is sent afterwards",
+        ("ended_twice", "arrived_late"),
+    ),
     Invariant(
         6,
         "claims and fences",
@@ -79,7 +84,7 @@ INVARIANTS: Final = (
         12,
         "duplicates",
         "work that was done twice has a reason, and is no more than was in flight when faults struck",
-        ("unexplained", "too_many_duplicates"),
+        ("unexplained", "sent_again", "too_many_duplicates"),
     ),
 )
 

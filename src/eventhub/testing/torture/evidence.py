@@ -148,8 +148,8 @@ async def _add_subscribers(connection: apsw.Connection, store: Store) -> None:
     for row in (await store.subscribers())[1]:
         subscriber = Subscriber.parse(row.document)
         known = (row.id, row.name, row.status, subscriber.ordering_key, subscriber.max_attempts)
-        filtered = subscriber.filter is not None
-        connection.execute(SQL.add_subscriber, (*known, filtered, row.created_at.timestamp()))
+        filtered, created = subscriber.filter is not None, row.created_at.timestamp()
+        connection.execute(SQL.add_subscriber, (*known, subscriber.guarantee, filtered, created))
         pattern = Pattern(subscriber.event_type)
         connection.executemany(SQL.add_want, [(kind, row.id) for kind in types if pattern.matches(kind)])
 

@@ -20,7 +20,8 @@ CREATE TABLE dead_letters (
   reason TEXT, status TEXT, hash TEXT, dead_at REAL, retried_at REAL);
 CREATE TABLE markers (event_id INTEGER PRIMARY KEY, alone INTEGER, due REAL);
 CREATE TABLE subscribers (
-  id INTEGER PRIMARY KEY, name TEXT, status TEXT, ordering_key TEXT, max_attempts INTEGER, filtered INTEGER, created REAL);
+  id INTEGER PRIMARY KEY, name TEXT, status TEXT, ordering_key TEXT, max_attempts INTEGER, guarantee TEXT,
+  filtered INTEGER, created REAL);
 CREATE TABLE wants (type TEXT, subscriber INTEGER, PRIMARY KEY (type, subscriber)) WITHOUT ROWID;
 CREATE TABLE lake_events (id INTEGER PRIMARY KEY, count INTEGER);
 CREATE TABLE facts (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
@@ -46,7 +47,7 @@ INSERT INTO dead_letters VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?,
 INSERT INTO markers VALUES (?, ?, ?);
 
 -- name: add_subscriber
-INSERT INTO subscribers VALUES (?, ?, ?, ?, ?, ?, ?);
+INSERT INTO subscribers VALUES (?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: known_types
 SELECT DISTINCT type FROM events;

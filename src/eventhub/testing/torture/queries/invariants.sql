@@ -221,6 +221,12 @@ WHERE (reason = 'worker_lost' AND max_attempts IS NULL)
 SELECT format('delivery %d: %s after %s', delivery_id, action, action_before) FROM steps
 WHERE action_before IN ('COMPLETED', 'DEAD', 'CANCELLED') AND action <> 'RETRIED';
 
+-- name: arrived_late
+-- 5. Nor is anything sent after the end. Five seconds are for what was on its way when its dispatcher went.
+SELECT format('message %d (%s) arrived %.1f s after its end', a.id, a.token, a.wall - s.created)
+FROM arrivals a CROSS JOIN steps s ON s.delivery_id = a.id AND s.is_last
+WHERE s.action IN ('COMPLETED', 'DEAD', 'CANCELLED') AND a.wall > s.created + 5;
+
 -- name: overlapping
 -- 6. A delivery is claimed only when the claim before has ended.
 SELECT format('delivery %d: claim %d while claim %d had not ended', delivery_id, fence, fence_before) FROM steps
@@ -409,6 +415,12 @@ SELECT format('message %d was answered %d times and claimed %d times', a.id, a.t
 FROM (SELECT r.id, count(*) AS times FROM arrivals r LEFT JOIN interrupted o ON o.process = r.process
       WHERE r.outcome GLOB '[0-9]*' AND r.wall <= coalesce(o.wall - 1, r.wall) GROUP BY r.id) a LEFT JOIN lives l ON l.delivery_id = a.id
 WHERE a.times > coalesce(l.claims, 0);
+
+-- name: sent_again
+-- 12. Who wants messages at most once gets one request, whatever became of it.
+SELECT format('message %d arrived %d times, and subscriber %d wants it at most once', a.id, count(*), s.id)
+FROM subscribers s CROSS JOIN messages m ON m.subscriber = s.id CROSS JOIN arrivals a ON a.id = m.id
+WHERE s.guarantee = 'at_most_once' GROUP BY a.id HAVING count(*) > 1;
 
 -- name: too_many_duplicates
 -- 12. Faults make no more duplicates than was in flight when they struck.
