@@ -5,7 +5,7 @@
 DELETE FROM events WHERE id = 1;
 
 -- lie: an acknowledged event is in the lake and gone from the store → lost
-INSERT INTO lake_events VALUES (1, 1); DELETE FROM events WHERE id = 1;
+INSERT INTO lake_events SELECT id, hash, 1 FROM events WHERE id = 1; DELETE FROM events WHERE id = 1;
 
 -- lie: an acknowledged event hangs → unsettled
 INSERT INTO deliveries VALUES (1, 1, NULL, 'key', 1, 1, 1, 0, 3, 'w', 0);
@@ -189,16 +189,29 @@ UPDATE facts SET value = 6 WHERE key = 'stats.events';
 UPDATE facts SET value = 0 WHERE key = 'metric.eventhub_dlq_size';
 
 -- lie: the lake has one twice → lake_wrong
-INSERT INTO lake_events VALUES (1, 2);
+INSERT INTO lake_events SELECT id, hash, 2 FROM events WHERE id = 1;
 
 -- lie: the lake has a stranger → lake_wrong
-INSERT INTO lake_events VALUES (99, 1);
+INSERT INTO lake_events VALUES (99, 'x', 1);
 
 -- lie: the lake has one that the store has lost → lake_wrong
-INSERT INTO lake_events VALUES (1, 1); DELETE FROM events WHERE id = 1;
+INSERT INTO lake_events SELECT id, hash, 1 FROM events WHERE id = 1; DELETE FROM events WHERE id = 1;
 
 -- lie: the lake lacks one → lake_wrong
 INSERT INTO facts VALUES ('lake', 'somewhere');
+
+-- lie: the lake has a changed event → lake_wrong
+INSERT INTO lake_events VALUES (1, 'other', 1);
+
+-- lie: the lake has a row of the log twice → lake_wrong
+INSERT INTO lake_log SELECT min(id), 2 FROM log;
+
+-- lie: the lake has a stranger in the log → lake_wrong
+INSERT INTO lake_log VALUES (999, 1);
+
+-- lie: the lake lacks a row of the log → lake_wrong
+INSERT INTO facts VALUES ('lake', 'somewhere'); INSERT INTO lake_events SELECT id, hash, 1 FROM events; INSERT INTO
+  lake_log SELECT id, 1 FROM log WHERE id > (SELECT min(id) FROM log);
 
 -- lie: the drain took too long → not_drained
 UPDATE facts SET value = 61 WHERE key = 'drain.seconds';

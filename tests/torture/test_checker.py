@@ -136,7 +136,7 @@ def test_every_lie_is_caught(evidence: Path, lie: str) -> None:
 
 
 def test_what_a_run_archives_is_not_lost(evidence: Path) -> None:
-    moved = "INSERT INTO lake_events VALUES (1, 1); DELETE FROM events WHERE id = 1"
+    moved = "INSERT INTO lake_events SELECT id, hash, 1 FROM events WHERE id = 1; DELETE FROM events WHERE id = 1"
     verdict = _told(evidence, f"INSERT INTO facts VALUES ('archives', 1); {moved}")
     assert not {"lost", "lake_wrong"} & verdict.broken
 

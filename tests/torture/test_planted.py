@@ -1,11 +1,13 @@
 """Planted bugs: the checker finds each of them by the invariant that it breaks, and finds nothing without them."""
 
 import asyncio
+import contextlib
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import apsw
 import msgspec
 import pytest
 
@@ -193,8 +195,25 @@ async def test_a_lake_that_copies_twice_is_found(doubles: int, tmp_path: Path, m
     await copy_the_rest(url, lake)
     await gather(tmp_path, url, evidence, lake=lake)
     verdict = check(evidence)
-    assert verdict.figures["events in the lake"] == 20
+    assert (verdict.figures["events in the lake"], verdict.figures["log rows in the lake"]) == (20, 20)
     assert verdict.judgements[9].violations == doubles
+
+
+async def test_what_the_lake_changed_or_left_out_is_found(tmp_path: Path) -> None:
+    url, lake, evidence = str(tmp_path / "hub.db"), tmp_path / "lake", tmp_path / "evidence.db"
+    async with EventQueue(url) as queue:
+        await queue.publish_many([{"type": "torture.test", "payload": {"token": str(n)}} for n in range(3)])
+        await copy_the_rest(url, lake)
+        await queue.publish({"type": "torture.test", "payload": {"token": "3"}})
+    with contextlib.closing(apsw.Connection(url)) as connection:
+        connection.execute("UPDATE eventhub_events SET payload = replace(payload, '0', '9')")
+    await gather(tmp_path, url, evidence, lake=lake)
+    words = [example.rpartition("lake_wrong: ")[2] for example in check(evidence).judgements[9].examples]
+    assert words == [
+        "the lake lacks event 4",
+        "the lake has event 1 with another payload",
+        "the lake lacks row 4 of the log",
+    ]
 
 
 async def _killed(*_: object) -> None:

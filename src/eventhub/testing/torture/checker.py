@@ -78,7 +78,7 @@ INVARIANTS: Final = (
         "published = completed + dead + open, and the hub's own numbers agree",
         ("unequal", "miscounting"),
     ),
-    Invariant(10, "the lake", "the lake holds each event once", ("lake_wrong",)),
+    Invariant(10, "the lake", "the lake holds each event once and unchanged, and each row of the log once", ("lake_wrong",)),
     Invariant(11, "drained", "after the healing everything ends in bounded time", ("not_drained",)),
     Invariant(
         12,

@@ -22,6 +22,7 @@ from eventhub.core.events import Status
 from eventhub.core.matching import Pattern
 from eventhub.core.subscribers import Subscriber
 from eventhub.store import Store, open_store
+from eventhub.store.ledger import Dataset
 from eventhub.store.queries import load_queries
 from eventhub.store.snapshots import SNAPSHOT_TABLES, SnapshotTable
 from eventhub.testing.torture.history import Record, hash_of
@@ -163,12 +164,21 @@ async def _stats(store: Store) -> dict[str, int]:
     }
 
 
+# --------------------------------------------------------------------- the lake
+
+
 def _add_lake(connection: apsw.Connection, lake: Path) -> None:
-    """The ids of the events that the lake has, as often as it has them."""
+    """The events and the log that the lake has, each row as often as it has it."""
+    for number, payload in _lake_rows(lake, "events", "id", "payload"):
+        connection.execute(SQL.add_lake_event, (number, hash_of(msgspec.json.decode(payload))))
+    connection.executemany(SQL.add_lake_log, _lake_rows(lake, "event_log", "id"))
+    connection.execute(SQL.add_fact, ("lake", str(lake)))
+
+
+def _lake_rows(lake: Path, dataset: Dataset, *columns: str) -> Iterator[Row]:
     from eventhub.lake.place import Lake
 
-    table = Lake(str(lake)).dataset("events")
+    table = Lake(str(lake)).dataset(dataset)
     if table.exists:
-        for batch in table.open().to_pyarrow_dataset().scanner(columns=["id"]).to_batches():
-            connection.executemany(SQL.add_lake_event, [(number,) for number in batch["id"].to_pylist()])
-    connection.execute(SQL.add_fact, ("lake", str(lake)))
+        for batch in table.open().to_pyarrow_dataset().scanner(columns=list(columns)).to_batches():
+            yield from zip(*(batch[name].to_pylist() for name in columns), strict=True)

@@ -23,7 +23,8 @@ CREATE TABLE subscribers (
   id INTEGER PRIMARY KEY, name TEXT, status TEXT, ordering_key TEXT, max_attempts INTEGER, guarantee TEXT,
   filtered INTEGER, created REAL);
 CREATE TABLE wants (type TEXT, subscriber INTEGER, PRIMARY KEY (type, subscriber)) WITHOUT ROWID;
-CREATE TABLE lake_events (id INTEGER PRIMARY KEY, count INTEGER);
+CREATE TABLE lake_events (id INTEGER PRIMARY KEY, hash TEXT, count INTEGER);
+CREATE TABLE lake_log (id INTEGER PRIMARY KEY, count INTEGER);
 CREATE TABLE facts (key TEXT PRIMARY KEY, value) WITHOUT ROWID;
 
 -- name: add_record
@@ -56,7 +57,10 @@ SELECT DISTINCT type FROM events;
 INSERT INTO wants VALUES (?, ?);
 
 -- name: add_lake_event
-INSERT INTO lake_events VALUES (?, 1) ON CONFLICT (id) DO UPDATE SET count = count + 1;
+INSERT INTO lake_events VALUES (?, ?, 1) ON CONFLICT (id) DO UPDATE SET count = count + 1;
+
+-- name: add_lake_log
+INSERT INTO lake_log VALUES (?, 1) ON CONFLICT (id) DO UPDATE SET count = count + 1;
 
 -- name: add_fact
 INSERT INTO facts VALUES (?, ?) ON CONFLICT (key) DO UPDATE SET value = excluded.value;

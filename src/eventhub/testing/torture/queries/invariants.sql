@@ -382,7 +382,7 @@ WITH told AS (
 SELECT format('%s says %d, and there are %d', key, told, counted) FROM told WHERE counted IS NOT NULL AND told <> counted;
 
 -- name: lake_wrong
--- 10. The lake has each event once.
+-- 10. The lake has each event once and unchanged, and each row of the log once.
 SELECT format('the lake has event %d %d times', id, count) FROM lake_events WHERE count > 1
 UNION ALL
 SELECT format('the lake has event %d, which nobody published', l.id) FROM lake_events l
@@ -390,7 +390,18 @@ WHERE NOT EXISTS (SELECT 1 FROM events e WHERE e.id = l.id)
   AND NOT (EXISTS (SELECT 1 FROM facts WHERE key = 'archives') AND l.id IN (SELECT a.id FROM acknowledged a))
 UNION ALL
 SELECT format('the lake lacks event %d', e.id) FROM events e
-WHERE EXISTS (SELECT 1 FROM facts WHERE key = 'lake') AND NOT EXISTS (SELECT 1 FROM lake_events l WHERE l.id = e.id);
+WHERE EXISTS (SELECT 1 FROM facts WHERE key = 'lake') AND NOT EXISTS (SELECT 1 FROM lake_events l WHERE l.id = e.id)
+UNION ALL
+SELECT format('the lake has event %d with another payload', l.id) FROM lake_events l JOIN events e ON e.id = l.id
+WHERE l.hash IS NOT e.hash
+UNION ALL
+SELECT format('the lake has row %d of the log %d times', id, count) FROM lake_log WHERE count > 1
+UNION ALL
+SELECT format('the lake has row %d of the log, which nobody wrote', id) FROM (SELECT id FROM lake_log EXCEPT SELECT id FROM log)
+WHERE NOT EXISTS (SELECT 1 FROM facts WHERE key = 'archives')
+UNION ALL
+SELECT format('the lake lacks row %d of the log', id) FROM (SELECT id FROM log EXCEPT SELECT id FROM lake_log)
+WHERE EXISTS (SELECT 1 FROM facts WHERE key = 'lake');
 
 -- name: not_drained
 -- 11. After the healing everything comes to its end in bounded time.
@@ -455,4 +466,5 @@ UNION ALL SELECT 'duplicates', coalesce(sum(times - 1), 0) FROM (
   SELECT count(*) AS times FROM handled GROUP BY id HAVING count(*) > 1
   UNION ALL SELECT count(*) FROM arrivals WHERE outcome LIKE '2%' GROUP BY id HAVING count(*) > 1)
 UNION ALL SELECT 'ordering keys', count(*) FROM (SELECT DISTINCT consumer, key FROM lanes)
-UNION ALL SELECT 'events in the lake', count(*) FROM lake_events;
+UNION ALL SELECT 'events in the lake', count(*) FROM lake_events
+UNION ALL SELECT 'log rows in the lake', count(*) FROM lake_log;
