@@ -149,6 +149,13 @@ UPDATE log SET action = 'ABANDONED' WHERE delivery_id = 2 AND action = 'FAILED';
 -- lie: a message was taken within its lease → taken_early
 UPDATE log SET action = 'ABANDONED' WHERE delivery_id = 9 AND action = 'FAILED';
 
+-- lie: a claim was taken within its lease from one whose name tells nothing of its process → taken_early
+UPDATE log SET action = 'ABANDONED' WHERE delivery_id = 2 AND action = 'FAILED'; INSERT INTO records (process, call,
+  kind, op, time, wall, worker) VALUES ('orders', 1, 'ok', 'kill', 0, 0, 'worker-a.1');
+
+-- lie: a claim was taken long after its lease → taken_late
+UPDATE log SET action = 'ABANDONED', created = created + 76 WHERE delivery_id = 2 AND action = 'FAILED';
+
 -- lie: the beginning is missing → begun_wrong
 DELETE FROM log WHERE delivery_id = 1 AND action = 'PUBLISHED';
 
@@ -178,6 +185,12 @@ UPDATE dead_letters SET hash = 'x';
 
 -- lie: a dead letter misses a failure → incomplete_letter
 UPDATE dead_letters SET failures = 0;
+
+-- lie: poison was completed → poison_lived
+UPDATE records SET token = 'poison-1' WHERE op = 'publish' AND token = 'p-3-0';
+
+-- lie: poison died of something else → poison_lived
+UPDATE records SET token = 'poison-1' WHERE op = 'publish' AND token = 'p-3-2';
 
 -- lie: an event is counted nowhere → unequal
 DELETE FROM log WHERE delivery_id = 3 AND action <> 'PUBLISHED';
@@ -232,3 +245,55 @@ UPDATE subscribers SET guarantee = 'at_most_once';
 
 -- lie: there are duplicates without a fault → too_many_duplicates
 UPDATE records SET outcome = '200' WHERE op = 'arrive';
+
+-- lie: nothing was published → idle
+DELETE FROM records WHERE op = 'publish';
+
+-- lie: nothing was received → idle
+DELETE FROM records WHERE op = 'arrive';
+
+-- lie: nothing was handled → idle
+INSERT INTO facts VALUES ('parts', 'work'); DELETE FROM records WHERE op = 'handle';
+
+-- lie: nothing was copied → idle
+INSERT INTO facts VALUES ('parts', 'lake'), ('seconds', 60), ('metric.eventhub_pending_messages', 0);
+
+-- lie: something was copied when all was over → idle
+INSERT INTO facts VALUES ('parts', 'lake'), ('seconds', 60), ('metric.eventhub_pending_messages', 0); INSERT INTO
+  records (process, call, kind, op, time, size) VALUES ('orders', 1, 'ok', 'heal', 1, NULL), ('p', 1, 'ok', 'copy', 2, 9);
+
+-- lie: a metric was not told → idle
+INSERT INTO facts VALUES ('parts', 'work,messages');
+
+-- lie: a fault was never done → unharmed
+INSERT INTO facts VALUES ('seconds', 60), ('faults', 'poison,reset');
+
+-- lie: a fault hit nothing → unharmed
+INSERT INTO facts VALUES ('seconds', 60), ('faults', 'reset'); INSERT INTO records (process, call, kind, op, time,
+  wall, worker, outcome, size) VALUES ('orders', 1, 'invoke', 'fault', 1, 1, 'servers', 'reset', NULL),
+  ('orders', 1, 'ok', 'fault', 1, 1, 'servers', 'reset', 0);
+
+-- lie: nobody was killed → unharmed
+INSERT INTO facts VALUES ('seconds', 60), ('faults', 'kill-worker');
+
+-- lie: the receiver was good → unharmed
+INSERT INTO facts VALUES ('seconds', 60), ('faults', 'evil-receiver'); UPDATE records SET outcome = '200' WHERE
+  op = 'arrive';
+
+-- lie: a worker died without a reason → died_alone
+INSERT INTO records (process, call, kind, op, time, wall, worker) VALUES ('orders', 1, 'ok', 'died', 9, 9, 'worker-b.1');
+
+-- lie: a worker died after it had handled poison → died_alone
+INSERT INTO records (process, call, kind, op, time, wall, worker, token) VALUES ('orders', 1, 'ok', 'died', 9, 9,
+  'worker-b.1', NULL), ('worker-b.1', 1, 'invoke', 'handle', 8, 8, NULL, 'poison-1'), ('worker-b.1', 1, 'ok', 'handle',
+  8, 8, NULL, 'poison-1');
+
+-- lie: a server did not end → stuck
+INSERT INTO records (process, call, kind, op, time, wall, worker, error) VALUES ('orders', 1, 'ok', 'stuck', 9, 9,
+  'server-a.1', 'not within 45 s');
+
+-- lie: somebody wrote an error → wrote_errors
+INSERT INTO facts VALUES ('errors', 'Traceback (most recent call last):');
+
+-- lie: the run was broken off → broken_off
+INSERT INTO facts VALUES ('incomplete', 'interrupted');

@@ -1,4 +1,5 @@
-"""Judges the evidence of a run: twelve invariants, each a few named queries that return violations in words.
+"""Judges the evidence of a run: twelve invariants of the hub and two of the run, each a few named queries that return
+violations in words.
 
 The log's ids are its order: whoever acts on what another transaction has committed gets a higher one. Everything is
 sorted and scanned, nothing is compared with everything else, so that ten million records take minutes.
@@ -66,11 +67,14 @@ INVARIANTS: Final = (
         6,
         "claims and fences",
         "claims never overlap, leases are kept, and only reports under the current fence are accepted",
-        ("overlapping", "unfenced", "untraced", "zombies", "unreported", "taken_early"),
+        ("overlapping", "unfenced", "untraced", "zombies", "unreported", "taken_early", "taken_late"),
     ),
     Invariant(7, "log and state", "the log, followed to its end, gives the state", ("begun_wrong", "folded_wrong")),
     Invariant(
-        8, "dead letters", "whatever died has a dead letter, and it is complete", ("no_letter", "incomplete_letter")
+        8,
+        "dead letters",
+        "whatever died has a dead letter, and it is complete; what ends its workers is one",
+        ("no_letter", "incomplete_letter", "poison_lived"),
     ),
     Invariant(
         9,
@@ -78,15 +82,27 @@ INVARIANTS: Final = (
         "published = completed + dead + open, and the hub's own numbers agree",
         ("unequal", "miscounting"),
     ),
-    Invariant(10, "the lake", "the lake holds each event once and unchanged, and each row of the log once", ("lake_wrong",)),
+    Invariant(
+        10, "the lake", "the lake holds each event once and unchanged, and each row of the log once", ("lake_wrong",)
+    ),
     Invariant(11, "drained", "after the healing everything ends in bounded time", ("not_drained",)),
     Invariant(
         12,
         "duplicates",
-        "work that was done twice has a reason, and is no more than was in flight when faults struck",
+        "work that was done twice has a reason, and is no more than was in hand when faults struck",
         ("unexplained", "sent_again", "too_many_duplicates"),
     ),
+    Invariant(13, "exercised", "there was something to do, and what was to be harmed was hit", ("idle", "unharmed")),
+    Invariant(
+        14,
+        "a whole run",
+        "the run came to its end, and nobody in it ended, hung or failed by himself",
+        ("died_alone", "stuck", "wrote_errors", "broken_off"),
+    ),
 )
+"""Twelve about the hub, and two about the run: without them the others prove nothing."""
+UNPROVED: Final = frozenset({"idle", "unharmed", "broken_off"})
+"""Rules by which a run proves nothing, though nothing is wrong with the hub."""
 
 
 class Judgement(msgspec.Struct, kw_only=True):
@@ -114,6 +130,11 @@ class Verdict(msgspec.Struct, kw_only=True):
         return not any(judgement.violations for judgement in self.judgements)
 
     @property
+    def violated(self) -> bool:
+        """Whether a promise is broken; else, if it is not clean, it only proves nothing."""
+        return bool(self.broken - UNPROVED)
+
+    @property
     def broken(self) -> set[str]:
         """The names of the rules that were broken."""
         return {rule for judgement in self.judgements for rule, count in judgement.rules.items() if count}
@@ -129,6 +150,7 @@ def check(file: Path, *, progress: Callable[[str], None] = lambda _: None) -> Ve
     with contextlib.closing(open_evidence(file)) as connection:
         progress("sorting the evidence")
         connection.execute(SQL.prepare)
+        connection.execute(SQL.duplicates)
         judgements = []
         for invariant in INVARIANTS:
             progress(f"{invariant.number}. {invariant.name}")

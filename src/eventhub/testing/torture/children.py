@@ -39,30 +39,38 @@ class Child:
             self.close()
         return self._descriptor is not None
 
-    def send(self, number: signal.Signals) -> None:
-        if self._descriptor is not None:
-            with contextlib.suppress(ProcessLookupError):
-                signal.pidfd_send_signal(self._descriptor, number)
+    def send(self, number: signal.Signals) -> bool:
+        """Whether the signal found it alive."""
+        if self._descriptor is None or not self.alive:
+            return False
+        try:
+            signal.pidfd_send_signal(self._descriptor, number)
+        except ProcessLookupError:
+            return False
+        return True
 
-    def kill(self) -> None:
-        """SIGKILL; the order is written down before it is given."""
-        self._order("kill", signal.SIGKILL)
+    def kill(self) -> bool:
+        """SIGKILL; the order is written down before it is given. This and the others tell whether it was alive."""
+        return self._order("kill", signal.SIGKILL)
 
-    def stop(self) -> None:
+    def stop(self) -> bool:
         """SIGSTOP: it stands still in the middle of whatever it does."""
-        self._order("stop", signal.SIGSTOP)
+        return self._order("stop", signal.SIGSTOP)
 
-    def resume(self) -> None:
-        self._order("cont", signal.SIGCONT)
+    def resume(self) -> bool:
+        return self._order("cont", signal.SIGCONT)
 
-    def terminate(self) -> None:
+    def terminate(self) -> bool:
         """SIGTERM: it is asked to end."""
-        self._order("terminate", signal.SIGTERM)
+        return self._order("terminate", signal.SIGTERM)
 
-    def _order(self, op: str, number: signal.Signals) -> None:
+    def _order(self, op: str, number: signal.Signals) -> bool:
+        """Whoever has ended already did so by himself: nothing is written down that was not done."""
+        if not self.alive:
+            return False
         self.told_to_end |= number in (signal.SIGKILL, signal.SIGTERM)
         self._orders.note(op, worker=self.process)
-        self.send(number)
+        return self.send(number)
 
     async def ended(self, seconds: float = 30.0) -> None:
         await until(lambda: not self.alive, seconds, f"the end of {self.process}")
@@ -129,10 +137,19 @@ class Nursery:
         lines = (self.directory / "stderr").read_text().splitlines(keepends=True)
         return "".join(line for line in lines if not line.startswith(NOTICES))
 
-    def close(self) -> None:
+    async def end_all(self) -> None:
+        """Whoever is still there is killed; the nursery itself goes on."""
+        self._kill_all()
+        for child in self.children:
+            await child.ended()
+
+    def _kill_all(self) -> None:
         for child in self.children:
             child.send(signal.SIGCONT)
             child.send(signal.SIGKILL)
+
+    def close(self) -> None:
+        self._kill_all()
         self._process.kill()
         self._process.wait()
         for stream in (self._process.stdin, self._process.stdout):

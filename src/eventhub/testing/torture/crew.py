@@ -19,7 +19,7 @@ from eventhub.hub import Hub
 from eventhub.store import Store
 from eventhub.testing.torture.children import Child, Nursery, until
 
-__all__ = ["IN_FLIGHT", "Crew", "Slot", "Stage", "cast", "subscribe"]
+__all__ = ["Crew", "Slot", "Stage", "cast", "subscribe"]
 
 STARTING_SECONDS: Final = 60.0
 ENDING_SECONDS: Final = 45.0
@@ -29,8 +29,6 @@ MOST_DEATHS: Final = 20
 CHANCES: Final = {"success": 0.95, "transient": 0.035, "permanent": 0.01, "slow": 0.005}
 PORTS: Final = range(20_000, 32_000)
 """Below those that are given to outgoing connections, on Linux and elsewhere."""
-IN_FLIGHT: Final = 400
-"""The most events that all workers and dispatchers have in hand at once."""
 
 
 class Stage(msgspec.Struct, kw_only=True):
@@ -99,14 +97,15 @@ def _servers(stage: Stage) -> Iterator[Slot]:
             "hub-b": (0, "dispatcher,fanout"),
         }
     for name, (port, roles) in parts.items():
-        yield Slot(name, "server", {"url": stage.url, "secret": str(stage.secret), "port": port, "roles": roles})
+        url = stage.lossy_url if name == "hub-b" else stage.url
+        yield Slot(name, "server", {"url": url, "secret": str(stage.secret), "port": port, "roles": roles})
 
 
 def _others(stage: Stage) -> Iterator[Slot]:
     told = {"port": stage.receiver_port, "seed": stage.seed, "evil": stage.evil, "ordered": ("/ordered", "/hasty")}
     yield Slot("receiver-a", "receiver", told)
     if stage.lake is not None:
-        yield Slot("pipeline-a", "pipeline", {"url": stage.url, "lake": str(stage.lake), "interval": 2.0})
+        yield Slot("pipeline-a", "pipeline", {"url": stage.lossy_url, "lake": str(stage.lake), "interval": 2.0})
 
 
 async def subscribe(store: Store, stage: Stage) -> None:
@@ -125,16 +124,16 @@ async def subscribe(store: Store, stage: Stage) -> None:
 
 
 class Crew:
-    """One process a slot. ``deaths`` tells who ended without having been told to."""
+    """One process a slot. Who ends without having been told to is written down, for the checker to judge."""
 
     def __init__(self, nursery: Nursery, slots: list[Slot], seed: int) -> None:
         self.nursery = nursery
         self.slots = {slot.name: slot for slot in slots}
         self.children: dict[str, Child] = {}
         self.kills = 0
-        self.deaths: list[str] = []
         self.poison = 0
-        """Events under way that end the process of whoever handles them."""
+        """Events that end the process of whoever handles them."""
+        self._deaths = 0
         self._busy: set[str] = set()
         self._chance = random.Random(f"{seed}/crew")
 
@@ -164,15 +163,18 @@ class Crew:
             self._busy.discard(name)
             self._replace(name)
 
-    async def kill(self, name: str) -> None:
+    async def kill(self, name: str) -> bool:
+        """Whether it was alive."""
         with self.mine(name) as child:
+            if not child.kill():
+                return False
             self.kills += 1
-            child.kill()
             await child.ended(STARTING_SECONDS)
             await asyncio.sleep(self._chance.uniform(0, LONGEST_ABSENCE))
+            return True
 
     async def watch(self) -> None:
-        """Replace whoever ends by himself. Handlers of poison end their process; nothing else may."""
+        """Replace whoever ends by himself."""
         while True:
             await asyncio.sleep(WATCH_SECONDS)
             for name in self.free():
@@ -185,12 +187,10 @@ class Crew:
             self.start(name)
 
     def _mourn(self, name: str) -> None:
-        process = self.children[name].process
-        self.nursery.orders.note("died", worker=process)
-        if self.poison and self.slots[name].role == "worker":
-            return
-        self.deaths.append(f"{process} ended by itself")
-        if len(self.deaths) > MOST_DEATHS:
+        """Handlers of poison end their process, which the checker can tell; if others die, nothing can be learnt."""
+        self.nursery.orders.note("died", worker=self.children[name].process)
+        self._deaths += not (self.poison and self.slots[name].role == "worker")
+        if self._deaths > MOST_DEATHS:
             raise RuntimeError(f"Processes cannot live here. The last errors:\n{self.nursery.errors()[-2000:]}")
 
     async def end(self, *roles: str) -> None:
@@ -199,17 +199,25 @@ class Crew:
         for child in leaving:
             child.send(signal.SIGTERM)
         for child in leaving:
-            try:
-                await child.ended(ENDING_SECONDS)
-            except AssertionError as error:
-                self.deaths.append(str(error))
-                child.kill()
-                await child.ended()
+            await self.see_off(child)
+
+    async def see_off(self, child: Child) -> None:
+        """Wait for the end of one who was asked to end; whoever does not is written down and killed."""
+        try:
+            await child.ended(ENDING_SECONDS)
+        except AssertionError as error:
+            self.nursery.orders.note("stuck", worker=child.process, error=str(error))
+            child.kill()
+            await child.ended()
 
     async def behave(self) -> None:
-        """Receivers answer well from now on."""
-        for name in self.free("receiver"):
-            self.children[name].send(signal.SIGUSR2)
+        """Receivers answer well from now on, also those that are starting, and those to come."""
+        for slot in self.slots.values():
+            if slot.role == "receiver":
+                slot.arguments["evil"] = False
+        for name, child in self.children.items():
+            if self.slots[name].role == "receiver":
+                child.send(signal.SIGUSR2)
 
 
 def free_ports(count: int) -> list[int]:

@@ -46,6 +46,7 @@ def serve(packages: Sequence[str]) -> None:
     logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)
     logging.getLogger("asyncio").addFilter(_is_news)
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for children: the kernel takes them away
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR2})  # it waits until a child knows what to do with it
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     for line in sys.stdin:
         request = json.loads(line)

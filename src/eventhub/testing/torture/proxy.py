@@ -12,6 +12,7 @@ import msgspec
 __all__ = ["FAIR", "Proxy", "Weather"]
 
 CHUNK: Final = 65_536
+LOOK_EVERY: Final = 0.02
 TRICKLE: Final = 64
 """Bytes that go on at a time while bytes are slow."""
 
@@ -30,17 +31,20 @@ FAIR: Final = Weather()
 
 
 class Proxy:
-    """Forwards to ``port`` on this host. After ``cut(marker)`` the next request that contains the marker is passed on,
-    and when the server has answered it, both sides find their connection closed instead.
+    """Forwards to ``port``, on this host if no other is named. After ``cut(marker)`` the next request that contains the
+    marker is passed on, and when the server has answered it, both sides find their connection closed instead.
     """
 
-    def __init__(self, port: int) -> None:
-        self._target = port
+    def __init__(self, port: int, host: str = "127.0.0.1") -> None:
+        self._target = (host, port)
         self._marker: bytes | None = None
         self._server: asyncio.Server | None = None
         self._connections: set[asyncio.Task[None]] = set()
         self._weather, self._changed = FAIR, asyncio.Event()
+        self._doomed = 0
         self.cuts = 0
+        self.weathered = 0
+        """Pieces that met with bad weather."""
 
     @property
     def port(self) -> int:
@@ -51,6 +55,16 @@ class Proxy:
 
     def cut(self, marker: bytes) -> None:
         self._marker = marker
+
+    async def cut_within(self, marker: bytes, seconds: float) -> int:
+        """Cut one reply, if such a request comes within so many seconds; returns how many were cut."""
+        clock = asyncio.get_running_loop().time
+        before, end = self.cuts, clock() + seconds
+        self.cut(marker)
+        while self._doomed or (self._marker is not None and clock() < end):  # noqa: ASYNC110 - several may end it
+            await asyncio.sleep(LOOK_EVERY)
+        self._marker = None
+        return self.cuts - before
 
     @property
     def weather(self) -> Weather:
@@ -88,15 +102,16 @@ class Proxy:
 
     async def _connect(self, client: asyncio.StreamReader, to_client: asyncio.StreamWriter) -> None:
         try:
-            server, to_server = await asyncio.open_connection("127.0.0.1", self._target)
+            server, to_server = await asyncio.open_connection(*self._target)
         except OSError:
             to_client.transport.abort()
             return
         doomed = asyncio.Event()
 
         def watch(data: bytes) -> bool:
-            if self._marker is not None and self._marker in data:
+            if self._marker is not None and self._marker in data and not doomed.is_set():
                 self._marker = None
+                self._doomed += 1
                 doomed.set()
             return True
 
@@ -112,6 +127,7 @@ class Proxy:
                 requests.cancel()
                 replies.cancel()
         finally:
+            self._doomed -= doomed.is_set()
             for writer in (to_client, to_server):
                 writer.transport.abort()
 
@@ -120,6 +136,7 @@ class Proxy:
     ) -> None:
         with contextlib.suppress(ConnectionError):
             while data := await source.read(CHUNK):
+                self.weathered += self._weather != FAIR
                 while self._weather.hole:
                     await self._changed.wait()
                 if self._weather.latency:

@@ -131,6 +131,7 @@ async def receive(arguments: Arguments, history: History) -> None:
     receiver = Receiver(arguments, history)
     loop.add_signal_handler(signal.SIGTERM, told.set)
     loop.add_signal_handler(signal.SIGUSR2, receiver.heal)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGUSR2})  # it may have come already
     server = await loop.create_server(lambda: _Connection(receiver), "127.0.0.1", arguments.port, backlog=1024)
     history.note("ready")
     with contextlib.suppress(asyncio.CancelledError):
