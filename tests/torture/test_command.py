@@ -81,7 +81,7 @@ def test_a_database_that_is_in_use_is_left_alone(postgres_url: str, tmp_path: Pa
     with EventQueue(postgres_url) as queue:
         queue.publish("order.placed", {"id": 7})
     assert main(["torture", "--db", postgres_url, "--directory", str(tmp_path / "run")]) == 2
-    assert "has events already" in capsys.readouterr().err
+    assert "is in use: there is something in events" in capsys.readouterr().err
 
 
 def test_the_matrix_can_be_seen(capsys: pytest.CaptureFixture[str]):

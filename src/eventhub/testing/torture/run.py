@@ -10,11 +10,10 @@ import importlib.util
 import logging
 import time
 from collections.abc import Callable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Final, Literal
-from urllib.parse import urlsplit
 
 import msgspec
 
@@ -22,15 +21,15 @@ from eventhub.core.events import Status
 from eventhub.errors import SettingsError, StoreError
 from eventhub.secret_file import read_or_create
 from eventhub.store import Store, open_store
-from eventhub.testing.postgres_cluster import PostgresCluster, PostgresError
+from eventhub.testing.postgres_cluster import PostgresCluster
 from eventhub.testing.torture.checker import Verdict, check
 from eventhub.testing.torture.children import Nursery
-from eventhub.testing.torture.crew import IN_FLIGHT, Crew, Stage, all_at_work, cast, free_ports, subscribe
+from eventhub.testing.torture.crew import Crew, Stage, all_at_work, cast, free_ports, subscribe
 from eventhub.testing.torture.draining import drained
-from eventhub.testing.torture.evidence import gather_from
+from eventhub.testing.torture.evidence import Facts, gather_from
 from eventhub.testing.torture.faults import KILLS, possible
-from eventhub.testing.torture.harm import COMMIT, POST, WAYS, Harm, background
-from eventhub.testing.torture.proxy import Proxy
+from eventhub.testing.torture.harm import WAYS, Harm, Line, background
+from eventhub.testing.torture.place import DATABASE, database_at, file_of, lines_to, own_server
 from eventhub.testing.torture.roles.pipeline import copy_the_rest
 from eventhub.testing.torture.roles.publisher import ENOUGH
 
@@ -38,7 +37,7 @@ __all__ = ["EVIDENCE", "Progress", "Result", "RunSettings", "torture"]
 
 Engine = Literal["sqlite", "postgres"]
 EVIDENCE: Final = "evidence.db"
-DATABASE: Final = "torture"
+LONGEST_ERRORS: Final = 2000
 DRAIN_SECONDS: Final = 150.0
 """A message whose dispatcher is gone without a trace waits for its lease, which is a minute, and then for its turn."""
 MOST_OPEN: Final = 4000
@@ -80,17 +79,16 @@ Told = Callable[[Progress], None]
 
 
 class Result(msgspec.Struct, kw_only=True):
-    """The verdict, and what else a run shows: processes that ended by themselves, or wrote errors."""
+    """The verdict, and what broke the run off, if something did."""
 
     verdict: Verdict
     evidence: str
-    deaths: list[str]
-    errors: str
-    faults: dict[str, int]
+    incomplete: str | None = None
+    interrupted: bool = False
 
     @property
     def clean(self) -> bool:
-        return self.verdict.clean and not self.deaths and not self.errors
+        return self.verdict.clean and self.incomplete is None
 
 
 class _Run:
@@ -99,11 +97,34 @@ class _Run:
     def __init__(self, settings: RunSettings, store: Store, crew: Crew, harm: Harm, told: Told) -> None:
         self.settings, self.store, self.crew, self.harm = settings, store, crew, harm
         self.faults = _faults(settings)
+        self.incomplete: str | None = None
+        self.interrupted = False
         self._told, self._began = told, time.monotonic()
         self._progress = Progress("starting", 0.0)
 
-    async def go(self) -> dict[str, str | int | float]:
-        """All of it, up to the drain; returns what there is to be known about it."""
+    async def go(self) -> Facts:
+        """All of it, up to the drain; returns what is to be known about it.
+
+        Whatever breaks it off is one of the facts: what there is can still be judged, but it is never clean.
+        """
+        facts: Facts = {}
+        try:
+            facts = await self._from_start_to_drain()
+        except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - all of them are told
+            self.interrupted = _go_on_after(error)
+            self.incomplete = "it was interrupted" if self.interrupted else _words(error)
+            facts = {"incomplete": self.incomplete}
+        await self.crew.nursery.end_all()
+        errors = self.crew.nursery.errors()[-LONGEST_ERRORS:]
+        return {
+            "seed": self.settings.seed,
+            "seconds": self.settings.seconds,
+            "faults": ",".join(sorted(self.faults)),
+            "errors": errors,
+            **facts,
+        }
+
+    async def _from_start_to_drain(self) -> Facts:
         await self.crew.start_all()
         await all_at_work(self.crew)
         async with background(self._look()):
@@ -114,16 +135,7 @@ class _Run:
                 metrics = await self._metrics()
             await self.crew.end("worker", "server", "pipeline")
             await self.crew.end("receiver")
-            return {
-                "seed": self.settings.seed,
-                "seconds": self.settings.seconds,
-                "faults": ",".join(sorted(self.faults)),
-                "in_flight": IN_FLIGHT,
-                "drain.seconds": drain,
-                "drain.bound": DRAIN_SECONDS,
-                **{f"fault.{name}": count for name, count in self.harm.done.items()},
-                **metrics,
-            }
+        return {"drain.seconds": drain, "drain.bound": DRAIN_SECONDS, **metrics}
 
     async def _harm(self) -> None:
         self._progress.phase = "harming"
@@ -137,20 +149,27 @@ class _Run:
 
     async def _heal(self) -> None:
         self._progress.phase = "healing"
+        self.crew.nursery.orders.note("heal")
         await self.crew.behave()
         await self.crew.end("publisher")
 
     async def _drain(self) -> float:
+        """Until nothing is open, or the time is up: then the evidence says what is."""
         self._progress.phase = "draining"
         began = time.monotonic()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(DRAIN_SECONDS):
+                await self._drained()
+        return time.monotonic() - began
+
+    async def _drained(self) -> None:
         while True:
             try:
                 await drained(self.store, seconds=DRAIN_SECONDS)
-            except TimeoutError:
-                pass  # the evidence will say what is open
             except StoreError:  # a connection that was lost before the healing
-                continue
-            return time.monotonic() - began
+                await asyncio.sleep(LOOK_EVERY)
+            else:
+                return
 
     async def _metrics(self) -> dict[str, int]:
         """What a server tells Prometheus now; nobody asked it before, so it has to look."""
@@ -177,7 +196,8 @@ class _Run:
                 progress.settled = progress.events - still
                 self._hold_back(still)
             progress.seconds = time.monotonic() - self._began
-            progress.kills, progress.harms = self.crew.kills, sum(self.harm.done.values())
+            progress.kills = self.crew.kills
+            progress.harms = sum(hits for name, hits in self.harm.done.items() if name not in KILLS)
             progress.now = tuple(self.harm.now)
             self._told(progress)
             rest = max(LOOK_EVERY, LOOK_SHARE * took)
@@ -200,81 +220,93 @@ class _Run:
 async def torture(settings: RunSettings, told: Told = lambda _: None) -> Result:
     """A whole run. What it leaves in its directory is enough to judge it again."""
     logging.getLogger("asyncpg.pool").setLevel(logging.ERROR)  # it warns of a server that is away, as it has to be
-    settings.directory.mkdir(parents=True, exist_ok=True)
     if any(settings.directory.glob("*.jsonl")):
         raise SettingsError(f"{settings.directory} has the histories of another run; give another --directory.")
     async with AsyncExitStack() as stack:
-        cluster = _cluster(settings, stack)
-        stage, proxies = await _stage(settings, cluster, stack)
+        cluster = own_server(stack) if settings.engine == "postgres" and settings.url is None else None
+        stage, lines, more = await _stage(settings, cluster, stack)
         store = await stack.enter_async_context(open_store(stage.url))
-        if await store.last_event():
-            raise SettingsError(f"{store.name} has events already; a run needs a database of its own, which is empty.")
         await subscribe(store, stage)
         nursery = stack.enter_context(Nursery(settings.directory, packages=settings.packages, plant=settings.plant))
         crew = Crew(nursery, cast(stage), settings.seed)
-        harm = Harm(crew, store, seed=settings.seed, proxies=proxies, cluster=cluster, database=DATABASE)
+        harm = Harm(crew, store, seed=settings.seed, lines=lines, cluster=cluster, database=DATABASE)
         stack.callback(harm.close)
         run = _Run(settings, store, crew, harm, told)
-        facts = await run.go()
-        if stage.lake is not None:
-            run.tell("copying the rest to the lake")
-            await copy_the_rest(stage.url, stage.lake)
-        run.tell("gathering evidence")
-        evidence = settings.directory / EVIDENCE
-        await gather_from(store, settings.directory, evidence, lake=stage.lake, facts=facts)
+        facts = {**more, **await run.go()}
+        evidence = await _gathered(run, stage, facts)
         run.tell("judging")
         verdict = await asyncio.to_thread(check, evidence)
-        return Result(
-            verdict=verdict, evidence=str(evidence), deaths=crew.deaths, errors=nursery.errors(), faults=harm.done
-        )
+        return Result(verdict=verdict, evidence=str(evidence), incomplete=run.incomplete, interrupted=run.interrupted)
+
+
+async def _gathered(run: _Run, stage: Stage, facts: Facts) -> Path:
+    evidence = run.settings.directory / EVIDENCE
+    if stage.lake is not None and run.incomplete is None:
+        run.tell("copying the rest to the lake")
+        await copy_the_rest(stage.url, stage.lake)
+    run.tell("gathering evidence")
+    try:
+        await gather_from(run.store, run.settings.directory, evidence, lake=stage.lake, facts=facts)
+    except StoreError as error:
+        if run.incomplete is None:
+            raise
+        raise StoreError(f"The run broke off ({run.incomplete}), and its store cannot be read: {error}") from error
+    return evidence
 
 
 def _faults(settings: RunSettings) -> frozenset[str]:
-    return possible(settings.engine, server=settings.url is None) if settings.faults is None else settings.faults
-
-
-def _cluster(settings: RunSettings, stack: AsyncExitStack) -> PostgresCluster | None:
-    if settings.engine == "sqlite" or settings.url is not None:
-        return None
-    try:
-        cluster = stack.enter_context(PostgresCluster(tcp=True, fsync=True, max_connections=200))
-    except PostgresError as error:
-        raise SettingsError(f"{error} Or give --db with the URL of an empty database.") from error
-    cluster.create_database(DATABASE)
-    return cluster
+    """What is done in this run; without kills, none that kills."""
+    known = possible(settings.engine, server=settings.url is None) if settings.faults is None else settings.faults
+    return known if settings.kills else known - set(KILLS)
 
 
 async def _stage(
     settings: RunSettings, cluster: PostgresCluster | None, stack: AsyncExitStack
-) -> tuple[Stage, list[tuple[Proxy, bytes]]]:
+) -> tuple[Stage, list[Line], Facts]:
+    """Where it takes place, the lines that may be bad, and what is to be known about both."""
     first, second, receiver = free_ports(3)
-    proxies = [(await stack.enter_async_context(Proxy(port)), POST) for port in (first, second)]
-    lossy_servers = tuple(f"http://127.0.0.1:{proxy.port}" for proxy, _ in proxies)
-    url = lossy_url = settings.url or str(settings.directory.absolute() / "hub.db")
-    if cluster is not None and cluster.port is not None:
-        url, proxy = cluster.url(DATABASE), await stack.enter_async_context(Proxy(cluster.port))
-        lossy_url = cluster.tcp_url(DATABASE).replace(f":{cluster.port}/", f":{proxy.port}/")
-        proxies.append((proxy, COMMIT))
-    elif settings.url is not None and (port := urlsplit(settings.url).port) and _is_here(settings.url):
-        proxy = await stack.enter_async_context(Proxy(port))
-        lossy_url = settings.url.replace(f":{port}", f":{proxy.port}", 1)
-        proxies.append((proxy, COMMIT))
+    lines = await lines_to((first, second), stack)
+    servers = (f"http://127.0.0.1:{lines[0].proxy.port}", f"http://127.0.0.1:{lines[1].proxy.port}")
+    if cluster is not None:
+        database = await database_at(cluster.url(DATABASE), cluster.tcp_url(DATABASE), lines, stack)
+    elif settings.url is not None:
+        database = await database_at(settings.url, settings.url, lines, stack)
+    else:
+        database = file_of(settings.directory)
+    settings.directory.mkdir(parents=True, exist_ok=True)
     secret = settings.directory / "secret"
     read_or_create(secret)
     stage = Stage(
         engine=settings.engine,
-        url=url,
-        lossy_url=lossy_url,
+        url=database.url,
+        lossy_url=database.lossy_url,
         seed=settings.seed,
         secret=secret,
         server_ports=(first, second),
-        lossy_servers=(lossy_servers[0], lossy_servers[1]),
+        lossy_servers=servers,
         receiver_port=receiver,
         lake=settings.directory / "lake" if importlib.util.find_spec("deltalake") else None,
         evil="evil-receiver" in _faults(settings),
         pace=settings.pace,
     )
-    return stage, proxies
+    parts = "work,messages" if stage.lake is None else "work,messages,lake"
+    return stage, lines, {"parts": parts, "network": database.network, "clock.skew": database.skew}
+
+
+def _go_on_after(error: BaseException) -> bool:
+    """Whether somebody told us to stop; what is left to do is done nevertheless."""
+    task = asyncio.current_task()
+    if not isinstance(error, asyncio.CancelledError) or task is None:
+        return False
+    task.uncancel()
+    return True
+
+
+def _words(error: BaseException) -> str:
+    """The first of several errors says what it was; the others came of it."""
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return f"{type(error).__name__}: {error}"
 
 
 def _fetch(host: str, port: int) -> str:
@@ -284,7 +316,3 @@ def _fetch(host: str, port: int) -> str:
         return connection.getresponse().read().decode()
     finally:
         connection.close()
-
-
-def _is_here(url: str) -> bool:
-    return urlsplit(url).hostname in ("127.0.0.1", "localhost")
