@@ -1,7 +1,14 @@
 """What was acknowledged outlasts a loss of power at any moment, and a hub that does not sync is found out."""
 
 import random
+import threading
+from pathlib import Path
+from typing import Any
 
+import apsw
+import pytest
+
+from eventhub.testing.torture import disks
 from eventhub.testing.torture.disks import Cut, Files, Gone, Operation, Synced, Write, images
 from eventhub.testing.torture.power_loss import judge, record
 
@@ -57,3 +64,44 @@ def test_the_first_sync_of_a_new_journal_syncs_its_directory() -> None:
     ):
         disk.do(operation)
     assert disk.after_power_loss(random.Random(0)) == {"a-wal": b"y"}
+
+
+def test_what_is_written_while_a_sync_goes_on_is_not_synced_by_it() -> None:
+    written = (Write("a", 0, b"12345678"), Write("a", 2, b"xx"), Synced("a", after=1))
+    assert possible(*written) == {(("a", content),) for content in (b"12345678", b"12xx5678")}
+
+
+def test_a_slow_sync_keeps_only_what_was_there_when_it_began(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two threads: one writes while the other waits for the disk."""
+    waiting, written = threading.Event(), threading.Event()
+
+    class SlowFile(apsw.VFSFile):
+        def xSync(self, flags: int) -> None:  # noqa: N802 - SQLite's name
+            waiting.set()
+            assert written.wait(10)
+            super().xSync(flags)
+
+    class SlowDisk(apsw.VFS):
+        def __init__(self) -> None:
+            super().__init__("slow", "unix")
+
+        def xOpen(self, name: Any, flags: list[int]) -> apsw.VFSFile:  # noqa: N802
+            return SlowFile("unix", name, flags)
+
+    monkeypatch.setattr(disks, "UNSHARED", "slow")
+    slow, files = SlowDisk(), disks.RecordedFiles()
+    try:
+        flags = [apsw.SQLITE_OPEN_MAIN_DB | apsw.SQLITE_OPEN_CREATE | apsw.SQLITE_OPEN_READWRITE, 0]
+        file = files.xOpen(str(tmp_path / "a"), flags)
+        file.xWrite(b"12345678", 0)
+        syncing = threading.Thread(target=file.xSync, args=(apsw.SQLITE_SYNC_FULL,))
+        syncing.start()
+        assert waiting.wait(10)
+        file.xWrite(b"xx", 2)
+        written.set()
+        syncing.join()
+        file.xClose()
+    finally:
+        files.unregister()
+        slow.unregister()
+    assert possible(*files.operations) == {(("a", content),) for content in (b"12345678", b"12xx5678")}

@@ -49,9 +49,13 @@ class Gone(msgspec.Struct, frozen=True, tag=True, array_like=True):
 
 
 class Synced(msgspec.Struct, frozen=True, tag=True, array_like=True):
-    """All that was written to a file before is on the disk."""
+    """What had been written to a file when the sync began is on the disk.
+
+    ``after`` is how many operations there were then; without it, all that come before this one.
+    """
 
     file: str
+    after: int | None = None
 
 
 Operation = Write | Cut | Gone | Synced
@@ -89,8 +93,9 @@ class _RecordedFile(apsw.VFSFile):
         self._record(Cut(self._file or "", newsize))
 
     def xSync(self, flags: int) -> None:  # noqa: N802
+        after = len(self._operations)  # others may write while this one waits for the disk
         super().xSync(flags)
-        self._record(Synced(self._file or ""))
+        self._record(Synced(self._file or "", after))
 
     def _record(self, operation: Operation) -> None:
         if self._file is not None:
@@ -102,30 +107,35 @@ class Files:
 
     def __init__(self) -> None:
         self._kept: dict[str, bytearray] = {}
-        self._pending: dict[str, list[Operation]] = {}
+        self._pending: dict[str, list[tuple[int, Operation]]] = {}
+        self._done = 0
 
     def do(self, operation: Operation) -> None:
         file = operation.file
-        if not isinstance(operation, Synced):
-            self._pending.setdefault(file, []).append(operation)
         if isinstance(operation, Synced):
             if file.endswith(JOURNALS) and file not in self._kept:
-                self._keep_removals()
-            self._keep(file)
-        elif isinstance(operation, Gone) and operation.synced:
-            self._keep_removals()
+                self._keep_removals(operation.after)
+            self._keep(file, operation.after)
+        else:
+            self._pending.setdefault(file, []).append((self._done, operation))
+            if isinstance(operation, Gone) and operation.synced:
+                self._keep_removals(None)
+        self._done += 1
 
-    def _keep(self, file: str, count: int | None = None) -> None:
+    def _keep(self, file: str, after: int | None) -> None:
+        """All of a file, or what was done before its sync began."""
         pending = self._pending.get(file, [])
-        for operation in pending[:count]:
+        count = sum(after is None or place < after for place, _ in pending)
+        for _, operation in pending[:count]:
             _apply(self._kept, operation)
         del pending[:count]
 
-    def _keep_removals(self) -> None:
+    def _keep_removals(self, after: int | None) -> None:
         """The directory was synced: SQLite does so, too, when it first syncs a journal that it has made."""
         for file, pending in self._pending.items():
-            last = max((place for place, one in enumerate(pending) if isinstance(one, Gone)), default=-1)
-            self._keep(file, last + 1)
+            gone = [place for place, one in pending if isinstance(one, Gone) and (after is None or place < after)]
+            if gone:
+                self._keep(file, gone[-1] + 1)
 
     def after_power_loss(self, chance: random.Random) -> Image:
         """The files as they may be found: by chance with nothing, all, or any part of what was not synced."""
@@ -134,7 +144,8 @@ class Files:
             return {file: bytes(content) for file, content in self._kept.items()}
         found = {file: bytearray(content) for file, content in self._kept.items()}
         for pending in self._pending.values():
-            for operation in pending if fate == "all" else _survivors(pending, chance):
+            operations = [operation for _, operation in pending]
+            for operation in operations if fate == "all" else _survivors(operations, chance):
                 _apply(found, operation)
         return {file: bytes(content) for file, content in found.items()}
 
