@@ -1,5 +1,6 @@
 """`eventhub torture`: a short run on each engine is clean, can be judged again, and a planted lie is found."""
 
+import asyncio
 import json
 import os
 from pathlib import Path
@@ -10,6 +11,11 @@ import pytest
 
 from eventhub.blocking import EventQueue
 from eventhub.cli import main
+from eventhub.testing.torture import run as running
+from eventhub.testing.torture.checker import Judgement, Verdict
+from eventhub.testing.torture.evidence import gather
+from eventhub.testing.torture.history import History
+from eventhub.testing.torture.run import Result
 
 SEED = os.environ.get("EVENTHUB_SEED", "20260115")
 KILLS = 45
@@ -33,13 +39,15 @@ def test_a_short_run_is_clean_and_its_evidence_can_be_judged_again(
 ):
     wanted = ("--engine", engine, "--minutes", str(SECONDS / 60), "--kills", str(KILLS), "--seed", SEED)
     code, told = run(capsys, *wanted, "--directory", str(tmp_path / "run"))
-    assert (examples(told), told["deaths"], told["errors"]) == ([], [], "")
+    assert (examples(told), told["incomplete"]) == ([], None)
     assert (code, told["clean"]) == (0, True)
     figures = told["figures"]
     assert KILLS >= figures["kills"] >= 40
     assert figures["acknowledged"] > 500
     assert figures["messages"] > 100
     assert figures["events in the lake"] == figures["events"]
+    assert figures["log rows in the lake"] > figures["events"]
+    assert figures["duplicates"] <= figures["duplicates at most"]
 
     evidence = tmp_path / "run" / "evidence.db"
     code, again = run(capsys, "verify", str(evidence))
@@ -82,6 +90,45 @@ def test_a_database_that_is_in_use_is_left_alone(postgres_url: str, tmp_path: Pa
         queue.publish("order.placed", {"id": 7})
     assert main(["torture", "--db", postgres_url, "--directory", str(tmp_path / "run")]) == 2
     assert "is in use: there is something in events" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("interrupted", "expected"), [(False, 1), (True, 130)])
+def test_a_run_that_broke_off_ends_neither_clean_nor_as_a_violation(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *, interrupted: bool, expected: int
+):
+    judged = Judgement(number=14, name="", words="", violations=1, rules={"broken_off": 1})
+    verdict = Verdict(judgements=[judged], figures={}, facts={}, seconds=0)
+
+    async def broken_off(*_: object) -> Result:
+        return Result(verdict=verdict, evidence="", incomplete="LookupError: x", interrupted=interrupted)
+
+    monkeypatch.setattr(running, "torture", broken_off)
+    assert main(["torture"]) == expected
+    told = capsys.readouterr()
+    assert "NOT PROVED" in told.out
+    assert "VIOLATED" not in told.out
+    assert ("interrupted" if interrupted else "The run broke off: LookupError: x") in told.err
+    assert main(["torture", "--json"]) == expected
+    document = json.loads(capsys.readouterr().out)
+    assert (document["clean"], document["incomplete"]) == (False, "LookupError: x")
+
+
+def test_whoever_died_or_wrote_errors_is_in_the_evidence(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    """What a run says of itself is what is said when its evidence is judged again."""
+    evidence = tmp_path / "evidence.db"
+    with History(tmp_path, "orders") as orders:
+        orders.note("died", worker="worker-a.1")
+        orders.note("stuck", worker="server-a.1", error="not within 45 s")
+    asyncio.run(gather(tmp_path, str(tmp_path / "hub.db"), evidence, facts={"errors": "Traceback"}))
+    code, told = run(capsys, "verify", str(evidence))
+    assert (code, told["clean"]) == (1, False)
+    assert told["judgements"][13]["examples"] == [
+        "died_alone: worker-a.1 ended by itself",
+        "stuck: server-a.1 did not end: not within 45 s",
+        "wrote_errors: processes wrote errors, the last of them: Traceback",
+    ]
+    assert main(["torture", "verify", str(evidence)]) == 1
+    assert "VIOLATED" in capsys.readouterr().out
 
 
 def test_the_matrix_can_be_seen(capsys: pytest.CaptureFixture[str]):
