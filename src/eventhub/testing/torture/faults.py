@@ -71,7 +71,7 @@ FAULTS: Final = (
     ),
     Fault(
         number=6,
-        words="SIGKILL at each sync of the disk",
+        words="SIGKILL just before or after a sync of the disk, each of the first ten of a process",
         expected="what was acknowledged is there; what was not is there whole, or not at all",
         where="sqlite",
         tests=("tests/torture/test_syncs.py",),
@@ -85,28 +85,33 @@ FAULTS: Final = (
     ),
     Fault(
         number=8,
-        words="a disk that fails to sync (EIO)",
-        expected="the call fails, and nothing is acknowledged that is not there later",
+        words="a sync that fails with an I/O error, each of the first ten of a process",
+        expected="the call fails, what was acknowledged is there later, and the process goes on",
         where="sqlite",
         tests=("tests/torture/test_syncs.py",),
     ),
     Fault(
         number=9,
-        words="a full disk",
-        expected="publishing is refused with 503 and Retry-After while reports are still taken; it goes on by itself",
+        words="a file that cannot grow, and a disk with less room than the reserve",
+        expected="the call fails in words and nothing acknowledged is lost; below the reserve publishing is refused "
+        "with 503 and Retry-After while reports are still taken, until there is room",
         where="sqlite",
-        tests=("tests/conformance/test_bad_sqlite.py", "tests/http/test_limits.py"),
+        tests=(
+            "tests/conformance/test_bad_sqlite.py",
+            "tests/http/test_hostile_input.py",
+            "tests/http/test_limits.py",
+        ),
     ),
     Fault(
         number=10,
-        words="a copy in the lake that is not what was copied",
-        expected="found before rows leave the database; they stay",
+        words="a copy in the lake with a value changed, with rows missing or doubled, or a file cut in half",
+        expected="found before rows leave the database; they stay, and a file that cannot be read is told as such",
         tests=("tests/pipeline/test_archiving.py", "tests/lake/test_verifying.py"),
     ),
     Fault(
         number=11,
         words="PostgreSQL crashes (immediate stop) under load and comes back",
-        expected="everybody goes on by himself, nothing is lost",
+        expected="everybody is at work again by himself, within 20 s; nothing is lost",
         where="postgres",
         server=True,
         soak=("postgres-crash",),
@@ -123,34 +128,40 @@ FAULTS: Final = (
     ),
     Fault(
         number=13,
-        words="a commit, or a request, is done and its answer lost",
+        words="a commit, or any other request, is done and its answer lost",
         expected="repeated, it is found to be done",
         soak=("reply-lost",),
         tests=("tests/crash/test_database_faults.py",),
     ),
     Fault(
         number=14,
-        words="a network with latency, resets, silence and slow bytes",
-        expected="calls end in time and are made again; no connection is left behind",
+        words="latency, resets, slow bytes and silence of up to 15 s, on the way to servers and to PostgreSQL",
+        expected="calls end and are made again; every promise holds",
         soak=("latency", "reset", "blackhole", "slow-bytes"),
     ),
     Fault(
         number=15,
-        words="a receiver that answers 404, 429 or 500, hangs, resets, or never ends its answer",
-        expected="retried or given up as the rules say; others are not delayed; at most 16 KiB are read",
+        words="a receiver that answers 404, 429 or 500, hangs, resets, or never ends its answer; by itself also one "
+        "that redirects, drips, or whose TLS fails",
+        expected="retried or given up as the rules say; one that hangs or refuses delays nobody else; at most 16 KiB of "
+        "an answer are read",
         soak=("evil-receiver",),
-        tests=("tests/hub/sending/test_sending.py", "tests/crash/test_slow_consumers.py"),
+        tests=(
+            "tests/hub/sending/test_sending.py",
+            "tests/hub/sending/test_connecting.py",
+            "tests/crash/test_slow_consumers.py",
+        ),
     ),
     Fault(
         number=16,
-        words="the clock jumps an hour, forwards or back",
-        expected="leases are judged by one clock; nothing is lost, and no late report let in",
-        tests=("tests/crash/test_fences.py",),
+        words="the clock that a store is given jumps an hour, forwards or back",
+        expected="leases and retries are judged by it alone; nothing is lost, and no late report let in",
+        tests=("tests/crash/test_fences.py", "tests/simulation/test_simulation.py"),
     ),
     Fault(
         number=17,
-        words="the server restarts under many workers",
-        expected="they come back by themselves, each after a wait of its own",
+        words="a hub is killed and starts again under its workers; 500 clients are told at once to come later",
+        expected="they come back by themselves and nothing is lost; their waits are spread",
         tests=("tests/client/test_restarts.py", "tests/client/test_herds.py"),
     ),
     Fault(
@@ -162,16 +173,17 @@ FAULTS: Final = (
     ),
     Fault(
         number=19,
-        words="SIGKILL whoever copies to the lake, at random and at each step of a commit",
-        expected="nothing half-done is seen; the next run has each row once",
+        words="SIGKILL whoever copies to the lake, at random; on PostgreSQL at each step of a copy, and a driver of "
+        "Spark while its tasks read",
+        expected="the next run completes it: each row is there once",
         soak=("kill-pipeline",),
         tests=("tests/crash/test_pipeline_kills.py",),
     ),
     Fault(
         number=20,
-        words="a copy that goes on without what it knew: only the hub's own positions are left",
-        expected="nothing is missing, nothing is there twice",
-        tests=("tests/pipeline/test_extraction.py",),
+        words="a copy that was left behind: only intended, with files of its own, or in the lake and not written down",
+        expected="the next one goes by the hub's own positions and no checkpoint: nothing missing, nothing twice",
+        tests=("tests/pipeline/test_extraction.py", "tests/torture/test_planted.py"),
     ),
     Fault(
         number=21,
@@ -181,8 +193,8 @@ FAULTS: Final = (
     ),
     Fault(
         number=22,
-        words="SIGKILL before each statement of a migration",
-        expected="the next start completes it",
+        words="SIGKILL while the tables are made: before each statement on SQLite, at random moments on both engines",
+        expected="the next start completes them",
         tests=("tests/crash/test_migrations.py",),
     ),
 )

@@ -109,7 +109,7 @@ def file_of(directory: Path) -> Database:
 
 
 async def database_at(url: str, through: str, lines: list[Line], stack: AsyncExitStack) -> Database:
-    """A PostgreSQL database; ``through`` is its URL for a line that may be bad, which is added to ``lines`` if it can be."""
+    """A PostgreSQL database; ``through`` is its URL for a line that may be bad, which is added to ``lines``."""
     skew = await look(url)
     reason = why_not(through)
     if not reason:
