@@ -241,3 +241,25 @@ async def test_a_run_that_is_interrupted_is_judged_and_never_clean(tmp_path: Pat
     assert (result.clean, result.interrupted, result.incomplete) == (False, True, "it was interrupted")
     assert result.verdict.figures["acknowledged"] > 0
     assert "broken_off" in result.verdict.broken
+
+
+async def test_a_run_in_which_nobody_takes_part_is_whole_and_proves_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    async def told(_: Any) -> dict[str, int]:
+        return {"metric.eventhub_dlq_size": 0, "metric.eventhub_pending_messages": 0}
+
+    monkeypatch.setattr(running, "cast", lambda _: [])
+    monkeypatch.setattr(running._Run, "_metrics", told)
+    phases = []
+    settings = RunSettings(engine="sqlite", directory=tmp_path / "run", seconds=0.1, kills=0, faults=frozenset())
+    result = await torture(settings, lambda progress: phases.append(progress.phase))
+    assert (result.clean, result.incomplete, result.verdict.violated) == (False, None, False)
+    assert result.verdict.broken == {"idle"}
+    assert result.verdict.examples == [
+        "13. exercised: idle: nothing was acknowledged",
+        "13. exercised: idle: nothing was handled",
+        "13. exercised: idle: nothing was received",
+    ]
+    assert phases[-1] == "judging"
+    assert facts_of(result)["drain.seconds"] < 60

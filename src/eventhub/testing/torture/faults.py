@@ -143,8 +143,8 @@ FAULTS: Final = (
         number=15,
         words="a receiver that answers 404, 429 or 500, hangs, resets, or never ends its answer; by itself also one "
         "that redirects, drips, or whose TLS fails",
-        expected="retried or given up as the rules say; one that hangs or refuses delays nobody else; at most 16 KiB of "
-        "an answer are read",
+        expected="retried or given up as the rules say; one that hangs or refuses delays nobody else; at most 16 KiB "
+        "of an answer are read",
         soak=("evil-receiver",),
         tests=(
             "tests/hub/sending/test_sending.py",

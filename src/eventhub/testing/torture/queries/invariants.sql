@@ -1,114 +1,3 @@
--- name: prepare
--- What several invariants ask for, each sorted once. A row of ``steps`` is one of the log with what the log said before it
--- about the same delivery: if every row follows from the one before, the whole story does.
-CREATE TEMP TABLE publications AS
-SELECT token, hash, batch, size, key, "limit", broadcast, n AS place, min(time) AS began
-FROM records WHERE op = 'publish' AND kind = 'invoke' GROUP BY token;
-CREATE UNIQUE INDEX temp.publications_token ON publications (token);
-CREATE TEMP TABLE acknowledged AS
-SELECT token, id, min(time) AS time FROM records
-WHERE op = 'publish' AND kind = 'ok' AND id IS NOT NULL GROUP BY token, id;
-CREATE INDEX temp.acknowledged_token ON acknowledged (token);
-CREATE TEMP TABLE messages (id INTEGER PRIMARY KEY, event_id INTEGER, subscriber INTEGER);
-INSERT INTO messages
-SELECT id, event_id, max(subscriber) FROM (
-  SELECT delivery_id AS id, event_id, subscriber FROM log WHERE subscriber IS NOT NULL
-  UNION ALL SELECT id, event_id, subscriber FROM deliveries WHERE subscriber IS NOT NULL
-  UNION ALL SELECT delivery_id, event_id, subscriber FROM dead_letters WHERE subscriber IS NOT NULL) GROUP BY id;
-CREATE INDEX temp.messages_event ON messages (event_id, subscriber);
-CREATE TEMP TABLE steps AS
-SELECT delivery_id, id, event_id, action, attempt, fence, worker, created, lag(action) OVER story AS action_before,
-       lag(attempt) OVER story AS attempt_before, lag(fence) OVER story AS fence_before,
-       lead(created) OVER story AS created_after, lead(id) OVER story IS NULL AS is_last
-FROM log WHERE action NOT IN ('STARTED', 'SKIPPED')
-WINDOW story AS (PARTITION BY delivery_id ORDER BY id);
-CREATE INDEX temp.steps_last ON steps (delivery_id) WHERE is_last;
-CREATE INDEX temp.steps_claim ON steps (delivery_id, fence) WHERE action = 'PICKED';
-CREATE TEMP TABLE lives (delivery_id INTEGER PRIMARY KEY, event_id INTEGER, first INTEGER, over INTEGER, claims INTEGER,
-                         attempts INTEGER, granted INTEGER);
-INSERT INTO lives
-SELECT delivery_id, event_id, min(id) FILTER (WHERE action = 'PICKED'),
-       min(id) FILTER (WHERE action IN ('COMPLETED', 'DEAD', 'CANCELLED')), sum(action = 'PICKED'),
-       max(attempt) FILTER (WHERE action = 'PICKED'), sum(action IN ('RESET', 'RETRIED'))
-FROM steps GROUP BY delivery_id;
-CREATE TEMP TABLE claims AS
-SELECT id, fence, process, worker, time, wall, until FROM records WHERE op = 'claim' AND kind = 'ok' AND id IS NOT NULL;
-CREATE INDEX temp.claims_claim ON claims (id, fence);
--- Until when claims last for certain, and until when at most: nobody knows of an extension whose answer never came.
-CREATE TEMP TABLE leases AS
-SELECT id, fence, max(process) AS process, max(worker) AS worker, max(until) FILTER (WHERE certain) AS until,
-       max(until) AS longest
-FROM (SELECT id, fence, process, worker, until, 1 AS certain FROM claims
-      UNION ALL SELECT id, fence, NULL, NULL, until, kind = 'ok' AND accepted FROM records WHERE op = 'extend')
-GROUP BY id, fence;
-CREATE UNIQUE INDEX temp.leases_claim ON leases (id, fence);
-CREATE TEMP TABLE reported AS
-SELECT id, fence, outcome, process, call, time FROM records WHERE op = 'report' AND kind = 'invoke';
-CREATE INDEX temp.reported_claim ON reported (id, fence);
-CREATE TEMP TABLE accepted AS
-SELECT id, fence, outcome, process, call FROM records WHERE op = 'report' AND kind = 'ok' AND accepted;
-CREATE TEMP TABLE arrivals AS
-SELECT id, worker AS path, key, token, hash, outcome, process, time, wall, n FROM records
-WHERE op = 'arrive' AND kind = 'ok';
-CREATE INDEX temp.arrivals_message ON arrivals (id);
-CREATE TEMP TABLE handlings AS
-SELECT id, fence, process, outcome FROM records WHERE op = 'handle' AND kind = 'ok';
-CREATE INDEX temp.handlings_claim ON handlings (id, fence);
-CREATE TEMP VIEW handled AS SELECT id, fence, process FROM handlings WHERE outcome = 'success';
--- Whether the reports of both kinds of deliveries were written down at all.
-CREATE TEMP TABLE watched AS
-SELECT EXISTS (SELECT 1 FROM reported r WHERE NOT EXISTS (SELECT 1 FROM messages m WHERE m.id = r.id)) AS work,
-       EXISTS (SELECT 1 FROM reported r JOIN messages m ON m.id = r.id) AS messages;
--- When processes went: killed, told twice to end, ended by themselves, or found dead; then their last words are the
--- earliest moment.
-CREATE TEMP TABLE gone AS
-SELECT process, min(wall) AS wall FROM (
-  SELECT worker AS process, wall FROM records WHERE op = 'kill' AND kind = 'ok'
-  UNION ALL SELECT worker, max(wall) FROM records WHERE op = 'terminate' AND kind = 'ok' GROUP BY worker HAVING count(*) > 1
-  UNION ALL SELECT process, wall FROM records WHERE op = 'end' AND kind = 'ok'
-  UNION ALL SELECT r.process, max(r.wall) FROM records r
-            WHERE r.process IN (SELECT worker FROM records WHERE op = 'died') GROUP BY r.process) GROUP BY process;
-CREATE UNIQUE INDEX temp.gone_process ON gone (process);
--- Receivers that were ended while others went on: what arrived last may not have been answered.
-CREATE TEMP TABLE interrupted AS
-SELECT worker AS process, min(wall) AS wall FROM records
-WHERE op IN ('kill', 'terminate') AND kind = 'ok' AND wall < (SELECT max(wall) FROM arrivals) GROUP BY worker;
--- Faults, from their beginning to their end, and how often each has hit something.
-CREATE TEMP TABLE faults AS
-SELECT b.outcome AS name, b.worker AS whom, b.wall AS began, coalesce(e.wall, 9e9) AS over, coalesce(e.size, 0) AS hits
-FROM records b LEFT JOIN records e
-  ON e.op = 'fault' AND e.kind = 'ok' AND e.process = b.process AND e.call = b.call
-WHERE b.op = 'fault' AND b.kind = 'invoke';
--- What happened to single processes.
-CREATE TEMP TABLE struck AS
-SELECT r.worker AS process, r.wall AS began, CASE r.op WHEN 'stop' THEN coalesce(
-         (SELECT min(c.wall) FROM records c WHERE c.op = 'cont' AND c.worker = r.worker AND c.wall >= r.wall), 9e9)
-       ELSE r.wall END AS over
-FROM records r WHERE r.op IN ('kill', 'stop', 'terminate', 'died') AND r.kind = 'ok';
-CREATE INDEX temp.struck_process ON struck (process);
--- When everybody may have been struck: a fault of the database or of a line that hit something, or the end of a receiver.
--- What overlaps is one.
-CREATE TEMP TABLE storms AS
-SELECT min(began) AS began, max(over) AS over
-FROM (SELECT began, over, sum(apart) OVER (ORDER BY began, over) AS storm
-      FROM (SELECT began, over, began > coalesce(max(over) OVER (ORDER BY began, over
-                     ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), -1) AS apart
-            FROM (SELECT began, over FROM faults WHERE whom IN ('database', 'servers') AND (hits > 0 OR over = 9e9)
-                  UNION ALL SELECT wall, wall FROM interrupted WHERE process IN (SELECT process FROM arrivals))))
-GROUP BY storm;
-CREATE INDEX temp.storms_began ON storms (began);
--- The deliveries of ordering keys in the order of their first claims.
-CREATE TEMP TABLE lanes AS
-SELECT * FROM (
-SELECT CASE WHEN m.id IS NULL THEN e.queue ELSE m.subscriber END AS consumer,
-       CASE WHEN m.id IS NULL OR s.ordering_key = 'ordering_key' THEN e.key
-            WHEN s.ordering_key = 'payload.key' THEN e.payload_key END AS key,
-       l.delivery_id, l.event_id, l.first, l.over, p.token, p.batch, p.place, p.began,
-       (SELECT min(a.time) FROM acknowledged a WHERE a.token = p.token) AS acknowledged
-FROM lives l CROSS JOIN events e ON e.id = l.event_id LEFT JOIN messages m ON m.id = l.delivery_id
-LEFT JOIN subscribers s ON s.id = m.subscriber LEFT JOIN publications p ON p.token = e.token
-WHERE l.first IS NOT NULL) WHERE key IS NOT NULL;
-
 -- name: lost
 -- 1. Acknowledged means: there for good; or in the lake, where a run archives, which says so by the fact ``archives``.
 SELECT format('event %d (%s) was acknowledged and is lost', a.id, a.token) FROM acknowledged a
@@ -130,13 +19,14 @@ SELECT format('delivery %d is COMPLETED under fence %d, and nobody did it', g.de
 FROM log g LEFT JOIN messages m ON m.id = g.delivery_id
 WHERE g.action = 'COMPLETED' AND g.fence > 0
   AND CASE WHEN m.id IS NULL
-           THEN NOT EXISTS (SELECT 1 FROM handlings h WHERE h.id = g.delivery_id AND h.fence <= g.fence AND h.outcome = 'success')
+           THEN NOT EXISTS (SELECT 1 FROM handled h WHERE h.id = g.delivery_id AND h.fence <= g.fence)
            ELSE NOT EXISTS (SELECT 1 FROM arrivals a WHERE a.id = g.delivery_id AND a.outcome LIKE '2%') END
 UNION ALL
 SELECT format('delivery %d is dead (%s), and nobody said so', l.delivery_id, l.reason)
 FROM dead_letters l LEFT JOIN messages m ON m.id = l.delivery_id
 WHERE (m.id IS NULL AND l.reason = 'finalized'
-       AND NOT EXISTS (SELECT 1 FROM handlings h WHERE h.id = l.delivery_id AND h.fence <= l.fence AND h.outcome = 'permanent'))
+       AND NOT EXISTS (SELECT 1 FROM handlings h
+                       WHERE h.id = l.delivery_id AND h.fence <= l.fence AND h.outcome = 'permanent'))
    OR (m.id IS NOT NULL AND l.reason = 'rejected'
        AND NOT EXISTS (SELECT 1 FROM arrivals a WHERE a.id = l.delivery_id AND a.outcome = '404'));
 
@@ -444,7 +334,8 @@ WHERE l.hash IS NOT e.hash
 UNION ALL
 SELECT format('the lake has row %d of the log %d times', id, count) FROM lake_log WHERE count > 1
 UNION ALL
-SELECT format('the lake has row %d of the log, which nobody wrote', id) FROM (SELECT id FROM lake_log EXCEPT SELECT id FROM log)
+SELECT format('the lake has row %d of the log, which nobody wrote', id)
+FROM (SELECT id FROM lake_log EXCEPT SELECT id FROM log)
 WHERE NOT EXISTS (SELECT 1 FROM facts WHERE key = 'archives')
 UNION ALL
 SELECT format('the lake lacks row %d of the log', id) FROM (SELECT id FROM log EXCEPT SELECT id FROM lake_log)
@@ -479,22 +370,6 @@ WHERE a.times > coalesce(l.claims, 0);
 SELECT format('message %d arrived %d times, and subscriber %d wants it at most once', a.id, count(*), s.id)
 FROM subscribers s CROSS JOIN messages m ON m.subscriber = s.id CROSS JOIN arrivals a ON a.id = m.id
 WHERE s.guarantee = 'at_most_once' GROUP BY a.id HAVING count(*) > 1;
-
--- name: duplicates
--- What was done well more than once, and how much may have been: claims that were open at somebody when he was struck, or
--- at anybody in a storm (a second more or less), or when their lease ended; and messages whose answer never came back.
-CREATE TEMP TABLE duplicates AS
-SELECT (SELECT coalesce(sum(times - 1), 0) FROM (
-          SELECT count(*) AS times FROM handled GROUP BY id
-          UNION ALL SELECT count(*) FROM arrivals WHERE outcome LIKE '2%' GROUP BY id)) AS made,
-       (SELECT count(*) FROM claims c CROSS JOIN leases l ON l.id = c.id AND l.fence = c.fence
-        LEFT JOIN steps p ON p.action = 'PICKED' AND p.delivery_id = c.id AND p.fence = c.fence
-        WHERE coalesce(p.created_after, 9e9) >= l.until
-           OR EXISTS (SELECT 1 FROM struck s WHERE s.process IN (c.process, c.worker)
-                      AND s.began <= p.created_after + 1 AND s.over >= c.wall - 1)
-           OR (SELECT s.over FROM storms s WHERE s.began <= p.created_after + 1 ORDER BY s.began DESC LIMIT 1) >= c.wall - 1)
-       + (SELECT count(*) FROM log g CROSS JOIN messages m ON m.id = g.delivery_id
-          WHERE g.action = 'FAILED' AND g.status_code IS NULL) AS endangered;
 
 -- name: too_many_duplicates
 -- 12. Faults make no more duplicates than was in hand when they struck.

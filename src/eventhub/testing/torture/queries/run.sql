@@ -7,7 +7,8 @@ SELECT 'nothing was acknowledged' WHERE NOT EXISTS (SELECT 1 FROM acknowledged)
 UNION ALL SELECT 'nothing was handled' FROM parts
 WHERE (names LIKE '%work%' OR (names = '' AND NOT EXISTS (SELECT 1 FROM messages))) AND NOT EXISTS (SELECT 1 FROM handled)
 UNION ALL SELECT 'nothing was received' FROM parts
-WHERE (names LIKE '%messages%' OR (names = '' AND EXISTS (SELECT 1 FROM subscribers))) AND NOT EXISTS (SELECT 1 FROM arrivals)
+WHERE (names LIKE '%messages%' OR (names = '' AND EXISTS (SELECT 1 FROM subscribers)))
+  AND NOT EXISTS (SELECT 1 FROM arrivals)
 UNION ALL SELECT 'nothing was copied to the lake before the healing' FROM parts CROSS JOIN long
 WHERE names LIKE '%lake%' AND long.is_so
   AND NOT EXISTS (SELECT 1 FROM records WHERE op = 'copy' AND kind = 'ok' AND size > 0
@@ -54,7 +55,8 @@ UNION ALL SELECT 'messages', count(*) FROM messages
 UNION ALL SELECT * FROM (SELECT 'dead: ' || reason, count(*) FROM dead_letters WHERE retried_at IS NULL GROUP BY reason ORDER BY reason)
 UNION ALL SELECT 'kills', count(*) FROM records WHERE op = 'kill' AND kind = 'ok'
 UNION ALL SELECT 'stops', count(*) FROM records WHERE op = 'stop' AND kind = 'ok'
-UNION ALL SELECT 'other faults', (SELECT coalesce(sum(hits), 0) FROM faults WHERE name NOT GLOB 'kill-*' AND name NOT GLOB 'stop-*')
+UNION ALL SELECT 'other faults', coalesce(sum(hits), 0) FROM faults
+          WHERE name NOT GLOB 'kill-*' AND name NOT GLOB 'stop-*'
 UNION ALL SELECT * FROM (SELECT 'fault: ' || name, sum(hits) FROM faults GROUP BY name ORDER BY name)
 UNION ALL SELECT 'fault: evil-receiver', count(*) FROM arrivals WHERE outcome NOT LIKE '2%'
 UNION ALL SELECT 'claims', count(*) FROM steps WHERE action = 'PICKED'
