@@ -14,6 +14,7 @@ import pytest
 
 from eventhub.core.lifecycle import Bury, Complete, Outcome, Reason, Retry
 from eventhub.core.subscribers import Subscriber
+from eventhub.errors import SchemaMismatch
 from eventhub.hub import Hub
 from eventhub.hub.directory import Directory
 from eventhub.queue import EventQueue
@@ -227,6 +228,13 @@ async def test_a_run_in_which_nothing_happened_proves_nothing(tmp_path: Path) ->
     verdict = check(tmp_path / "evidence.db")
     assert not verdict.clean
     assert verdict.broken == {"idle"}
+
+
+def test_evidence_of_another_version_is_refused(evidence: Path) -> None:
+    with contextlib.closing(apsw.Connection(str(evidence))) as connection:
+        connection.pragma("user_version", 1)
+    with pytest.raises(SchemaMismatch, match="was not gathered by this version"):
+        check(evidence)
 
 
 def test_every_rule_has_a_lie() -> None:

@@ -109,6 +109,40 @@ async def test_weather_that_nobody_meets_is_none(harm: Harm, proxy: Proxy):
     assert harm.done == {"latency": 1}
 
 
+class Victims:
+    """A crew that is killed on paper; some were dead already."""
+
+    def __init__(self, directory: Path, orders: History, dead: str = "") -> None:
+        self.nursery = SimpleNamespace(directory=directory, orders=orders)
+        self.slots = {f"{role}-{letter}": Slot(f"{role}-{letter}", role, {}) for role in ROLES for letter in "abc"}
+        self.killed: list[str] = []
+        self._dead = dead
+
+    def free(self, *roles: str) -> list[str]:
+        return [name for name, slot in self.slots.items() if slot.role in roles]
+
+    async def kill(self, name: str) -> bool:
+        self.killed.append(name)
+        return name != self._dead
+
+
+ROLES = ("worker", "server", "pipeline")
+
+
+@pytest.mark.parametrize("dead", ["", "pipeline-a"])
+async def test_of_each_role_somebody_is_killed_before_chance_decides(tmp_path: Path, dead: str):
+    with History(tmp_path, "orders") as orders:
+        crew: Any = Victims(tmp_path, orders, dead)
+        harm = Harm(crew, crew, seed=1, lines=[], cluster=None, database="")
+        await harm.kill(12, 0.2, ROLES)
+        harm.close()
+    alive = [name for name in crew.killed if name != dead]
+    assert set(harm.done) == {"kill-worker", "kill-server", "kill-pipeline"}
+    assert sum(harm.done.values()) == len(alive)
+    assert len(crew.killed) == 12
+    assert dead in ("", *crew.killed)
+
+
 # ------------------------------------------------------------------- processes
 
 

@@ -11,7 +11,9 @@ from eventhub.errors import SettingsError
 from eventhub.store import open_store
 from eventhub.testing.torture import place
 from eventhub.testing.torture.harm import Line
+from eventhub.testing.torture.history import History
 from eventhub.testing.torture.place import database_at, file_of, look, through_proxy, why_not
+from eventhub.testing.torture.recording import RecordedPostgres, recorded
 from tests.postgres_cluster import PostgresCluster
 
 BOOKKEEPING = {"meta", "locks"}
@@ -77,6 +79,12 @@ def test_an_sqlite_database_that_is_there_is_left_alone(tmp_path):
     (tmp_path / "hub.db").touch()
     with pytest.raises(SettingsError, match="is there already"):
         file_of(tmp_path)
+
+
+@pytest.mark.parametrize("scheme", ["postgres", "postgresql"])
+def test_both_names_of_postgresql_are_known(scheme: str, tmp_path):
+    with History(tmp_path, "server-a.1") as history:
+        assert isinstance(recorded(f"{scheme}://me@db/x", history), RecordedPostgres)
 
 
 # ------------------------------------------------------------------- lines

@@ -21,6 +21,7 @@ from eventhub import __version__
 from eventhub.core.events import Status
 from eventhub.core.matching import Pattern
 from eventhub.core.subscribers import Subscriber
+from eventhub.errors import SchemaMismatch
 from eventhub.store import Store, open_store
 from eventhub.store.ledger import Dataset
 from eventhub.store.queries import load_queries
@@ -33,6 +34,8 @@ Facts = Mapping[str, str | int | float]
 Row = Sequence[Any]
 
 SQL: Final = load_queries("eventhub.testing.torture")
+FORM: Final = 2
+"""Of a file of evidence: the number rises when its tables change."""
 PORTION: Final = 20_000
 """Ids of events that are read from the store at a time."""
 CHUNK: Final = 8 << 20
@@ -76,6 +79,9 @@ def _new_file(path: Path) -> apsw.Connection:
 def open_evidence(file: Path) -> apsw.Connection:
     """For reading; what is derived from it goes to temporary tables."""
     connection = apsw.Connection(str(file), flags=apsw.SQLITE_OPEN_READONLY)
+    if connection.pragma("user_version") != FORM:
+        connection.close()
+        raise SchemaMismatch(f"{file} was not gathered by this version of eventhub; judge it by the one that did.")
     connection.pragma("cache_size", -200_000)
     connection.pragma("mmap_size", 1 << 34)
     return connection

@@ -109,7 +109,7 @@ class RecordedPostgres(Recording, PostgresStore):
 
 def recorded(url: str, history: History) -> Store:
     store: Recording
-    if url.startswith("postgresql"):
+    if url.partition("://")[0] in ("postgres", "postgresql"):
         store = RecordedPostgres(url, pool_size=4)
     else:
         store = RecordedSqlite(url.removeprefix("sqlite:///"))

@@ -1,5 +1,6 @@
 -- name: make_evidence
 -- Everything that is known about a run, in one file. ``n`` numbers the records: those of one process in their order.
+PRAGMA user_version = 2;
 CREATE TABLE records (
   n INTEGER PRIMARY KEY, process TEXT, call INTEGER, kind TEXT, op TEXT, time REAL, wall REAL, id INTEGER, fence INTEGER,
   attempt INTEGER, key TEXT, token TEXT, hash TEXT, batch TEXT, size INTEGER, idempotency TEXT, "limit" INTEGER,
