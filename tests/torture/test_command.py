@@ -96,8 +96,8 @@ def test_a_database_that_is_in_use_is_left_alone(postgres_url: str, tmp_path: Pa
 def test_a_run_that_broke_off_ends_neither_clean_nor_as_a_violation(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *, interrupted: bool, expected: int
 ):
-    judged = Judgement(number=14, name="", words="", violations=1, rules={"broken_off": 1})
-    verdict = Verdict(judgements=[judged], figures={}, facts={}, seconds=0)
+    judged = Judgement(number=14, name="", words="", violations=2, rules={"broken_off": 1, "unsettled": 1})
+    verdict = Verdict(judgements=[judged], figures={}, facts={"incomplete": "LookupError: x"}, seconds=0)
 
     async def broken_off(*_: object) -> Result:
         return Result(verdict=verdict, evidence="", incomplete="LookupError: x", interrupted=interrupted)

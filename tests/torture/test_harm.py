@@ -275,6 +275,7 @@ async def test_a_run_that_is_interrupted_is_judged_and_never_clean(tmp_path: Pat
     assert (result.clean, result.interrupted, result.incomplete) == (False, True, "it was interrupted")
     assert result.verdict.figures["acknowledged"] > 0
     assert "broken_off" in result.verdict.broken
+    assert not result.verdict.violated, "what is open is open for that reason"
 
 
 async def test_a_run_in_which_nobody_takes_part_is_whole_and_proves_nothing(

@@ -254,6 +254,8 @@ def _conclusion(verdict: Verdict) -> str:
     drained = duration(float(verdict.facts.get("drain.seconds", 0)))
     if verdict.clean:
         return f"clean: nothing lost, nothing invented, nothing out of order; drained in {drained}"
+    if "incomplete" in verdict.facts:
+        return "NOT PROVED: the run broke off, and what is open or missing may be so for that reason"
     return "VIOLATED" if verdict.violated else "NOT PROVED: what was seen is in order, but it is not enough"
 
 

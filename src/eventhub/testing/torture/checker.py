@@ -131,8 +131,11 @@ class Verdict(msgspec.Struct, kw_only=True):
 
     @property
     def violated(self) -> bool:
-        """Whether a promise is broken; else, if it is not clean, it only proves nothing."""
-        return bool(self.broken - UNPROVED)
+        """Whether a promise is broken; else, if it is not clean, it only proves nothing.
+
+        Where a run broke off, something is open or missing for that reason alone.
+        """
+        return "broken_off" not in self.broken and bool(self.broken - UNPROVED)
 
     @property
     def broken(self) -> set[str]:

@@ -27,4 +27,5 @@ SELECT name FROM (
 WHERE there;
 
 -- name: server_clock
+-- What is compared with the clock of this machine.
 SELECT extract(epoch FROM clock_timestamp())::float8;
