@@ -31,6 +31,9 @@ UPDATE records SET outcome = '500' WHERE op = 'arrive' AND id = 10;
 -- lie: work was finalized without a word of its handler → unseen
 DELETE FROM records WHERE op = 'handle' AND id = 5;
 
+-- lie: work was rejected without a word of its handler → unseen
+UPDATE dead_letters SET reason = 'rejected'; DELETE FROM records WHERE op = 'handle' AND id = 5;
+
 -- lie: a message was rejected by nobody → unseen
 INSERT INTO dead_letters SELECT 90, 9, 7, 6, consumer, key, fence, attempts, failures, max_attempts, worker, errors,
   error_count, 'rejected', status, hash, dead_at, retried_at FROM dead_letters;

@@ -24,7 +24,7 @@ WHERE g.action = 'COMPLETED' AND g.fence > 0
 UNION ALL
 SELECT format('delivery %d is dead (%s), and nobody said so', l.delivery_id, l.reason)
 FROM dead_letters l LEFT JOIN messages m ON m.id = l.delivery_id
-WHERE (m.id IS NULL AND l.reason = 'finalized'
+WHERE (m.id IS NULL AND l.reason IN ('finalized', 'rejected')
        AND NOT EXISTS (SELECT 1 FROM handlings h
                        WHERE h.id = l.delivery_id AND h.fence <= l.fence AND h.outcome = 'permanent'))
    OR (m.id IS NOT NULL AND l.reason = 'rejected'
