@@ -16,7 +16,7 @@ import pytest
 
 from eventhub.testing.torture import run as running
 from eventhub.testing.torture.children import Nursery, until
-from eventhub.testing.torture.crew import Crew, Slot, free_ports
+from eventhub.testing.torture.crew import Crew, Slot, Stage, cast, free_ports
 from eventhub.testing.torture.evidence import open_evidence
 from eventhub.testing.torture.harm import ANY, POST, WAYS, Harm, Line, Way, background
 from eventhub.testing.torture.history import History, read_all
@@ -47,6 +47,23 @@ async def ask(proxy: Proxy, request: bytes) -> bytes:
         return await reader.read(1000)
     finally:
         writer.close()
+
+
+def test_of_each_kind_of_process_that_uses_the_database_one_is_on_the_bad_line(tmp_path: Path):
+    stage = Stage(
+        engine="postgres",
+        url="postgresql://direct/x",
+        lossy_url="postgresql://lossy/x",
+        seed=1,
+        secret=tmp_path / "secret",
+        server_ports=(1, 2),
+        lossy_servers=("http://a", "http://b"),
+        receiver_port=3,
+        lake=tmp_path / "lake",
+        evil=True,
+    )
+    lossy = {slot.name for slot in cast(stage) if slot.arguments.get("url") == stage.lossy_url}
+    assert lossy == {"publisher-b", "worker-b", "worker-d", "hub-b", "pipeline-a"}
 
 
 # ------------------------------------------------------------------- hits
