@@ -4,7 +4,9 @@ import asyncio
 import random
 import signal
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Iterator
+from statistics import median
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -28,6 +30,9 @@ pytestmark = [pytest.mark.alone]
 CRASHES = 4
 STORM_SECONDS = 5.0
 RECOVERY_SECONDS = 20.0
+USUAL_SECONDS = 3
+AS_BEFORE = 0.95
+AS_BEFORE_SECONDS = 30.0
 
 
 # ------------------------------------------------------ crashes under load
@@ -56,6 +61,13 @@ async def _busy(nursery: Nursery, crew: list[Child], since: float) -> float:
 
     await until(lambda: not idle(), RECOVERY_SECONDS, "recovery of everybody")
     return time.monotonic() - since
+
+
+def _reports(nursery: Nursery, since: float) -> list[int]:
+    """How many reports were taken in each whole second since then."""
+    times = (r.time for r in nursery.records() if r.op == "report" and r.kind == "ok" and r.time > since)
+    counts = Counter(int(time - since) for time in times)
+    return [counts[second] for second in range(int(time.monotonic() - since))]
 
 
 async def _finish(nursery: Nursery, crew: list[Child], url: str, say: Say) -> None:
@@ -89,13 +101,19 @@ async def test_everybody_outlasts_a_server_that_crashes(
     chance = random.Random(seed)
     crew = await _start(nursery, durable_postgres_url, seed)
     await _busy(nursery, crew, time.monotonic())
+    began = time.monotonic()
+    await asyncio.sleep(USUAL_SECONDS)
+    usual = median(_reports(nursery, began))
     recoveries = []
     for _ in range(CRASHES):
         await asyncio.sleep(chance.uniform(0.5, 1.5))
         await asyncio.to_thread(durable_postgres.stop, "immediate")
         await asyncio.sleep(chance.uniform(0, 1))
         await asyncio.to_thread(durable_postgres.start)
-        recoveries.append(await _busy(nursery, crew, time.monotonic()))
+        recoveries.append(await _busy(nursery, crew, began := time.monotonic()))
+    await until(
+        lambda: max(_reports(nursery, began), default=0) >= AS_BEFORE * usual, AS_BEFORE_SECONDS, "the former rate"
+    )
     say(f"{CRASHES} crashes, everybody at work again after at most {max(recoveries):.1f} s")
     await _finish(nursery, crew, durable_postgres_url, say)
 

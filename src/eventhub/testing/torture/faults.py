@@ -111,7 +111,7 @@ FAULTS: Final = (
     Fault(
         number=11,
         words="PostgreSQL crashes (immediate stop) under load and comes back",
-        expected="everybody is at work again by himself, within 20 s; nothing is lost",
+        expected="everybody is at work again by himself within 20 s, at the former rate within 30 s; nothing is lost",
         where="postgres",
         server=True,
         soak=("postgres-crash",),
