@@ -2,7 +2,7 @@
 
     test ──arguments, directory, environment, three files──▶ nursery, which has imported everything
                                                                └─fork─▶ watcher ─fork─▶ the command
-    test ◀────────────────────── its exit status ─────────────────────────┘
+    test ◀──────────────── its process id, and its exit status ───────────┘
 
 The command runs as it would from the shell: another process, whose input, output, signals and end are its own.
 """
@@ -23,7 +23,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Self
 
 _nurseries: dict[int, "Nursery"] = {}
 
@@ -56,26 +56,21 @@ class Nursery:
         self._process: subprocess.Popen[bytes] | None = None
 
     def run(
-        self,
-        arguments: Sequence[str],
-        cwd: Path,
-        env: Mapping[str, str],
-        files: tuple[IO[str], IO[bytes], IO[bytes]],
-        timeout: float,
+        self, arguments: Sequence[str], cwd: Path, env: Mapping[str, str], files: Sequence[IO[Any]], timeout: float
     ) -> int:
+        with self.begin(arguments, cwd, env, files) as forked:
+            return forked.wait(timeout)
+
+    def begin(self, arguments: Sequence[str], cwd: Path, env: Mapping[str, str], files: Sequence[IO[Any]]) -> "Forked":
+        """Start a command that has these three files, and go on."""
         if self._process is None:
             self._process = self._start()
-        with socket.socket(socket.AF_UNIX) as connection:
-            connection.settimeout(timeout)
-            connection.connect(f"\0{self._address}")  # no file, so that nothing is left behind
-            asked = json.dumps({"arguments": list(arguments), "cwd": str(cwd), "env": dict(env)}).encode()
-            socket.send_fds(connection, [len(asked).to_bytes(4, "big")], [file.fileno() for file in files])
-            connection.sendall(asked)
-            try:
-                answer = connection.makefile().readline()
-            except TimeoutError:
-                raise subprocess.TimeoutExpired(["eventhub", *arguments], timeout) from None
-        return int(answer)  # the watcher kills a command whose connection ends
+        connection = socket.socket(socket.AF_UNIX)
+        connection.connect(f"\0{self._address}")  # no file, so that nothing is left behind
+        asked = json.dumps({"arguments": list(arguments), "cwd": str(cwd), "env": dict(env)}).encode()
+        socket.send_fds(connection, [len(asked).to_bytes(4, "big")], [file.fileno() for file in files])
+        connection.sendall(asked)
+        return Forked(connection, arguments)
 
     def _start(self) -> "subprocess.Popen[bytes]":
         program = f"import sys; from {__name__} import serve; sys.exit(serve())"
@@ -89,6 +84,55 @@ class Nursery:
         assert process.stdout is not None
         assert process.stdout.readline() == b"ready\n"
         return process
+
+
+def begin_forked(
+    arguments: Sequence[str], *, cwd: Path, env: Mapping[str, str], stderr: IO[Any]
+) -> tuple["Forked", IO[str]]:
+    """A command that goes on beside the test, without input, and what it says on standard output."""
+    readable, writable = os.pipe()
+    with Path(os.devnull).open("rb") as nothing, os.fdopen(writable, "wb") as out:
+        return nursery().begin(arguments, cwd, env, (nothing, out, stderr)), os.fdopen(readable)
+
+
+class Forked:
+    """A command that was begun: what ``subprocess.Popen`` has of it. It is killed when this is closed or forgotten."""
+
+    def __init__(self, connection: socket.socket, arguments: Sequence[str]) -> None:
+        self._connection = connection
+        self._answers = connection.makefile()
+        self._arguments = arguments
+        self.pid = int(self._answers.readline())
+        self.returncode: int | None = None
+
+    def poll(self) -> int | None:
+        with suppress(subprocess.TimeoutExpired):
+            self.wait(0)
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        if self.returncode is None:
+            if not select.select([self._connection], [], [], timeout)[0]:
+                raise subprocess.TimeoutExpired(["eventhub", *self._arguments], timeout or 0)
+            self.returncode = int(self._answers.readline())
+            self.close()
+        return self.returncode
+
+    def send_signal(self, number: signal.Signals) -> None:
+        """Its watcher reaps it and tells at once, so that its number stays its own until then."""
+        if self.poll() is None:
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+    def close(self) -> None:
+        self._answers.close()
+        self._connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 # --------------------------------------------------------------- in the nursery
@@ -125,7 +169,9 @@ def _import_everything() -> None:
             import_module(f"eventhub.cli.{group}")
     for name in ("eventhub", "eventhub.bus", "eventhub.queue", "eventhub.hub", "eventhub.client"):
         import_module(name)
-    for name in ("eventhub.store.sqlite", "eventhub.store.postgres", "rich.console", "rich.table", "cyclopts"):
+    for name in ("eventhub.store.sqlite", "eventhub.store.postgres", "eventhub.http.server", "eventhub.http.app"):
+        import_module(name)
+    for name in ("rich.console", "rich.table", "cyclopts", "uvloop"):
         import_module(name)
 
 
@@ -139,6 +185,7 @@ def _watch(connection: socket.socket) -> int:
         return _become(asked, files)
     for file in files:
         os.close(file)
+    connection.sendall(f"{command}\n".encode())
     ended = os.pidfd_open(command)
     if (
         ended not in select.select([ended, connection.fileno()], [], [])[0]

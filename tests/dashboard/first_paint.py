@@ -11,9 +11,10 @@ from pathlib import Path
 from playwright.sync_api import Browser
 from rich import print as say
 
+from tests.cli.support import EVENTHUB
 from tests.dashboard.browsing import Visit, chromium
 from tests.http.api import Api
-from tests.http.server import EVENTHUB, HubServer, environment
+from tests.http.server import HubServer, environment
 from tests.postgres_cluster import PostgresCluster
 
 PAINTED = """() => {

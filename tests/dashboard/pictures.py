@@ -15,12 +15,13 @@ import apsw
 from playwright.sync_api import Browser
 from rich import print as say
 
+from tests.cli.support import EVENTHUB
 from tests.dashboard.browsing import Visit, chromium
 from tests.dashboard.small_png import shrink
 from tests.dashboard.story import Story, tell
 from tests.http.api import Api
 from tests.http.receiver import Receiver
-from tests.http.server import EVENTHUB, HubServer, environment
+from tests.http.server import HubServer, environment
 
 PLACE = Path(__file__).parents[2] / "docs" / "images"
 LARGEST = 150_000

@@ -6,8 +6,9 @@ import subprocess
 import pytest
 from playwright.sync_api import expect
 
+from tests.cli.support import EVENTHUB
 from tests.dashboard.browsing import Visit
-from tests.http.server import EVENTHUB, HubServer, environment
+from tests.http.server import HubServer, environment
 
 expect.set_options(timeout=30_000)
 

@@ -16,7 +16,8 @@ with socket.socket(socket.AF_UNIX) as connection:
     asked = json.dumps({{"arguments": sys.argv[1:], "cwd": os.getcwd(), "env": dict(os.environ)}}).encode()
     socket.send_fds(connection, [len(asked).to_bytes(4, "big")], [0, 1, 2])
     connection.sendall(asked)
-    sys.exit(int(connection.makefile().readline()))
+    _, status = connection.makefile()
+    sys.exit(int(status))
 """
 
 

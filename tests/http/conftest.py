@@ -136,9 +136,9 @@ def make_hub(request: pytest.FixtureRequest, make_database: MakeDatabase, tmp_pa
     made: list[Hub] = []
     request.node._hubs = made
 
-    def make(engine: str = "sqlite", *flags: str, db: str | None = None) -> Hub:
+    def make(engine: str = "sqlite", *flags: str, db: str | None = None, afresh: bool = False) -> Hub:
         directory = tmp_path / f"server-{len(made)}"
-        server = HubServer(db or make_database(engine), directory, *flags).start()
+        server = HubServer(db or make_database(engine), directory, *flags, afresh=afresh).start()
         made.append(Hub(server))
         return made[-1]
 

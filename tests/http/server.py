@@ -1,16 +1,18 @@
-"""The real server as a process of its own: started by its command, ended by its process id, its log kept."""
+"""The real server as a process of its own: started as by its command, ended by its process id, its log kept."""
 
 import contextlib
 import os
 import select
 import signal
 import subprocess
-import sys
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Self
+from typing import IO, Any, Self
 
-EVENTHUB = Path(sys.executable).with_name("eventhub")
+from tests.cli.forking import Forked, begin_forked, run_forked
+from tests.cli.support import EVENTHUB
+
 START_SECONDS = 60.0
 STOP_SECONDS = 20.0
 LISTENS = "Event Hub listens on http://"
@@ -21,10 +23,25 @@ def environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not name.startswith("EVENTHUB_")} | {"NO_COLOR": "1"}
 
 
-class HubServer:
-    """One server on a database; it may be ended and started again, then on the same port."""
+def begin_afresh(
+    arguments: Sequence[str], *, cwd: Path, env: Mapping[str, str], stderr: IO[Any]
+) -> tuple["subprocess.Popen[str]", IO[str]]:
+    """As ``begin_forked``, by the installed program."""
+    nothing, pipe = subprocess.DEVNULL, subprocess.PIPE
+    begun = subprocess.Popen(
+        [EVENTHUB, *arguments], cwd=cwd, env=env, stdin=nothing, stdout=pipe, stderr=stderr, text=True
+    )
+    assert begun.stdout is not None
+    return begun, begun.stdout
 
-    def __init__(self, db: str, directory: Path, *flags: str) -> None:
+
+class HubServer:
+    """One server on a database; it may be ended and started again, then on the same port.
+
+    It is forked, which saves Python's imports; ``afresh`` starts the installed program itself, as a shell would.
+    """
+
+    def __init__(self, db: str, directory: Path, *flags: str, afresh: bool = False) -> None:
         self.db = db
         self.directory = directory
         self.flags = flags
@@ -35,7 +52,9 @@ class HubServer:
         self.host = "127.0.0.1"
         self.port = 0
         self.log_file = directory / "server.log"
-        self.process: subprocess.Popen[str] | None = None
+        self.process: Forked | subprocess.Popen[str] | None = None
+        self._afresh = afresh
+        self._said: IO[str] | None = None
 
     @property
     def url(self) -> str:
@@ -48,20 +67,13 @@ class HubServer:
     def start(self) -> Self:
         """Start it, and wait until it says that it listens."""
         self.directory.mkdir(parents=True, exist_ok=True)
+        arguments = ("serve", *self._named(), "--port", str(self.port), *self.flags)
+        start = begin_afresh if self._afresh else begin_forked
         with self.log_file.open("ab") as log:
-            self.process = subprocess.Popen(
-                [EVENTHUB, "serve", *self._named(), "--port", str(self.port), *self.flags],
-                cwd=self.directory,
-                env=environment(),
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
-            )
-        assert self.process.stdout is not None
+            self.process, self._said = start(arguments, cwd=self.directory, env=environment(), stderr=log)
         line = ""
-        if select.select([self.process.stdout], [], [], START_SECONDS)[0]:
-            line = self.process.stdout.readline()
+        if select.select([self._said], [], [], START_SECONDS)[0]:
+            line = self._said.readline()
         if not line.startswith(LISTENS):
             self.kill()
             raise AssertionError(f"The server did not start; it said {line!r} and:\n{self.log()}")
@@ -75,16 +87,7 @@ class HubServer:
     def command(self, *arguments: str, secret: bool = False) -> subprocess.CompletedProcess[str]:
         """Another command of the hub on the same database."""
         named = self._named() if secret else ["--db", self.db]
-        return subprocess.run(
-            [EVENTHUB, *arguments, *named],
-            cwd=self.directory,
-            env=environment(),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
+        return run_forked((*arguments, *named), cwd=self.directory, env=environment(), stdin="", timeout=60)
 
     @property
     def pid(self) -> int:
@@ -99,8 +102,8 @@ class HubServer:
         """The exit code, when it has ended."""
         assert self.process is not None
         code = self.process.wait(seconds)
-        if self.process.stdout is not None:
-            self.process.stdout.close()
+        if self._said is not None:
+            self._said.close()
         return code
 
     def kill(self) -> None:
@@ -118,8 +121,8 @@ class HubServer:
                 self.wait()
         if self.process.poll() is None:
             self.kill()
-        if self.process.stdout is not None:
-            self.process.stdout.close()
+        if self._said is not None:
+            self._said.close()
 
     def log(self, since: int = 0) -> str:
         """What it wrote to standard error, from a byte on."""

@@ -54,7 +54,7 @@ def test_without_what_reads_a_lake_the_hub_says_what_to_install(
 ) -> None:
     (tmp_path / "sitecustomize.py").write_text(WITHOUT)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    answer = make_hub("sqlite").get("/history")
+    answer = make_hub("sqlite", afresh=True).get("/history")
     assert (answer.status, answer.kind) == (404, "no-lake-reader")
     assert "eventhub[spark]" in answer.json["detail"]
 
