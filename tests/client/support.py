@@ -2,9 +2,9 @@
 
 import asyncio
 import contextlib
+import os
 import signal
 import socket
-import subprocess
 import threading
 import time
 from collections.abc import AsyncIterator, Callable
@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any, Self
 from urllib.parse import urlsplit
 
-from tests.cli.support import EVENTHUB, Command
+from tests.cli.forking import Forked, begin_forked
+from tests.cli.support import Command
 
 LISTENS = "Event Hub listens on "
 START_SECONDS = 60.0
@@ -26,23 +27,18 @@ class Hub:
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.command = Command(directory)
-        self._process: subprocess.Popen[str] | None = None
+        self._process: Forked | None = None
 
     def start(self) -> Self:
-        command = [str(EVENTHUB), "serve", "--db", self.db, "--port", str(self.port), "--log-level", "warning"]
-        self._process = subprocess.Popen(
-            [*command, *self.options],
-            cwd=self.directory,
-            env=self.command.environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
+        arguments = ("serve", "--db", self.db, "--port", str(self.port), "--log-level", "warning", *self.options)
+        with os.fdopen(os.dup(2), "wb") as errors:
+            self._process, self._said = begin_forked(
+                arguments, cwd=self.directory, env=self.command.environment, stderr=errors
+            )
+        line = self._said.readline()
         assert line.startswith(LISTENS), f"the hub said {line!r} and not where it listens"
         # What else it says must not fill the pipe.
-        self._draining = threading.Thread(target=self._process.stdout.read, daemon=True)
+        self._draining = threading.Thread(target=self._said.read, daemon=True)
         self._draining.start()
         return self
 
@@ -53,8 +49,7 @@ class Hub:
         process.send_signal(number)
         code = process.wait(60)
         self._draining.join()
-        assert process.stdout is not None
-        process.stdout.close()
+        self._said.close()
         return code
 
     def kill(self) -> None:
