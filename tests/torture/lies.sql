@@ -246,6 +246,10 @@ INSERT INTO records (process, call, kind, op, time, wall, id, worker, key, token
 -- lie: a message was sent again to one who wants none twice → sent_again
 UPDATE subscribers SET guarantee = 'at_most_once';
 
+-- lie: work was done again though nothing had happened → done_again
+INSERT INTO records (process, call, kind, op, time, wall, id, fence, outcome) VALUES ('worker-b.1', 1, 'ok', 'handle',
+  0, 0, 1, 2, 'success');
+
 -- lie: there are duplicates without a fault → too_many_duplicates
 UPDATE records SET outcome = '200' WHERE op = 'arrive';
 

@@ -90,7 +90,7 @@ INVARIANTS: Final = (
         12,
         "duplicates",
         "work that was done twice has a reason, and is no more than was in hand when faults struck",
-        ("unexplained", "sent_again", "too_many_duplicates"),
+        ("unexplained", "sent_again", "done_again", "too_many_duplicates"),
     ),
     Invariant(13, "exercised", "there was something to do, and what was to be harmed was hit", ("idle", "unharmed")),
     Invariant(

@@ -371,6 +371,14 @@ SELECT format('message %d arrived %d times, and subscriber %d wants it at most o
 FROM subscribers s CROSS JOIN messages m ON m.subscriber = s.id CROSS JOIN arrivals a ON a.id = m.id
 WHERE s.guarantee = 'at_most_once' GROUP BY a.id HAVING count(*) > 1;
 
+-- name: done_again
+-- 12. Work that was done well is done again only where the claim under which it was done first was in danger.
+SELECT format('delivery %d was done well by %s under claim %d, to which nothing had happened, and again', h.id, h.process,
+              h.fence)
+FROM handled h
+CROSS JOIN (SELECT id, max(fence) AS last FROM handled GROUP BY id HAVING count(*) > 1) a ON a.id = h.id AND h.fence < a.last
+WHERE NOT EXISTS (SELECT 1 FROM endangered e WHERE e.id = h.id AND e.fence = h.fence);
+
 -- name: too_many_duplicates
 -- 12. Faults make no more duplicates than was in hand when they struck.
 SELECT format('%d duplicates, and faults explain at most %d', made, endangered) FROM duplicates WHERE made > endangered;

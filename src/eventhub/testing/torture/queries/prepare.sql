@@ -110,17 +110,21 @@ LEFT JOIN subscribers s ON s.id = m.subscriber LEFT JOIN publications p ON p.tok
 WHERE l.first IS NOT NULL) WHERE key IS NOT NULL;
 
 -- name: duplicates
--- What was done well more than once, and how much may have been: claims that were open at somebody when he was struck, or
--- at anybody in a storm (a second more or less), or when their lease ended; and messages whose answer never came back.
+-- Claims whose work may be done again: they were open at somebody when he was struck, or at anybody in a storm (a tenth
+-- of a second more or less), or when their lease ended. And what was done well more than once, and how much may have
+-- been: those claims, and messages whose answer never came back.
+CREATE TEMP TABLE endangered AS
+SELECT c.id, c.fence FROM claims c CROSS JOIN leases l ON l.id = c.id AND l.fence = c.fence
+LEFT JOIN steps p ON p.action = 'PICKED' AND p.delivery_id = c.id AND p.fence = c.fence
+WHERE coalesce(p.created_after, 9e9) >= l.until
+   OR EXISTS (SELECT 1 FROM struck s WHERE s.process IN (c.process, c.worker)
+              AND s.began <= p.created_after + 0.1 AND s.over >= c.wall - 0.1)
+   OR (SELECT s.over FROM storms s WHERE s.began <= p.created_after + 0.1 ORDER BY s.began DESC LIMIT 1) >= c.wall - 0.1;
+CREATE INDEX temp.endangered_claim ON endangered (id, fence);
 CREATE TEMP TABLE duplicates AS
 SELECT (SELECT coalesce(sum(times - 1), 0) FROM (
           SELECT count(*) AS times FROM handled GROUP BY id
           UNION ALL SELECT count(*) FROM arrivals WHERE outcome LIKE '2%' GROUP BY id)) AS made,
-       (SELECT count(*) FROM claims c CROSS JOIN leases l ON l.id = c.id AND l.fence = c.fence
-        LEFT JOIN steps p ON p.action = 'PICKED' AND p.delivery_id = c.id AND p.fence = c.fence
-        WHERE coalesce(p.created_after, 9e9) >= l.until
-           OR EXISTS (SELECT 1 FROM struck s WHERE s.process IN (c.process, c.worker)
-                      AND s.began <= p.created_after + 1 AND s.over >= c.wall - 1)
-           OR (SELECT s.over FROM storms s WHERE s.began <= p.created_after + 1 ORDER BY s.began DESC LIMIT 1) >= c.wall - 1)
+       (SELECT count(*) FROM endangered)
        + (SELECT count(*) FROM log g CROSS JOIN messages m ON m.id = g.delivery_id
           WHERE g.action = 'FAILED' AND g.status_code IS NULL) AS endangered;
