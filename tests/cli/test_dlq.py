@@ -1,5 +1,8 @@
 """`eventhub dlq`, on both engines."""
 
+import asyncio
+
+from eventhub import EventQueue
 from tests.cli.support import Command, Filled
 
 
@@ -65,6 +68,43 @@ def test_retry_all_may_keep_to_one_queue(eventhub: Command, filled: Filled):
     assert eventhub.json("dlq", "list", "--db", filled.url)["total"] == 1
     done = eventhub("dlq", "retry", "--all", "--db", filled.url)
     assert (done.returncode, done.stdout) == (0, "Due again: 1.\n")
+
+
+def test_a_parked_key_of_a_queue_is_seen_and_freed(eventhub: Command, store_url: str):
+    first, second = asyncio.run(_park(store_url))
+    letter = eventhub.json("dlq", "list", "--db", store_url)["events"][0]
+    assert (letter["delivery_id"], letter["queue"], letter["parked"]) == (first, "accounts", True)
+    assert "(parked)" in eventhub("dlq", "list", "--db", store_url, env={"COLUMNS": "200"}).stdout
+    assert f"eventhub dlq unpark {first}" in eventhub("dlq", "show", str(first), "--db", store_url).stdout
+    assert asyncio.run(_poll(store_url)) is None
+    done = eventhub("dlq", "unpark", str(first), "--db", store_url)
+    assert (done.returncode, done.stdout) == (0, f"The key 'account-7' goes on; the dead letter {first} stays.\n")
+    assert asyncio.run(_poll(store_url)) == second
+    again = eventhub("dlq", "unpark", str(first), "--db", store_url)
+    assert (again.returncode, again.stdout) == (1, "")
+    assert again.stderr.startswith(f"eventhub: Dead letter {first} holds no ordering key")
+    assert eventhub.json("dlq", "list", "--db", store_url)["total"] == 1
+
+
+def test_a_parked_key_of_a_queue_waits_for_a_retry_of_its_head(eventhub: Command, store_url: str):
+    first, _ = asyncio.run(_park(store_url))
+    assert eventhub("dlq", "retry", str(first), "--db", store_url).returncode == 0
+    assert asyncio.run(_poll(store_url)) == first
+
+
+async def _park(url: str) -> list[int]:
+    """Two events of one key, of which the first is dead and holds it."""
+    async with EventQueue(url, queue="accounts", on_dead="park") as queue:
+        numbers = [(await queue.publish("account.changed", n, ordering_key="account-7")).id for n in (1, 2)]
+        await queue.poll()
+        await queue.finalize(numbers[0], success=False)
+    return numbers
+
+
+async def _poll(url: str) -> int | None:
+    async with EventQueue(url, queue="accounts", on_dead="park") as queue:
+        event = await queue.poll()
+    return None if event is None else event.id
 
 
 def test_purge_deletes_by_age(eventhub: Command, filled: Filled):

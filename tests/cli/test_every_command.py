@@ -86,6 +86,8 @@ def calls(mailed: Mailed, key: str) -> list[tuple[str, ...]]:
         ("messages show", dead),
         ("messages retry", waiting),
         ("messages dead-letter", waiting),
+        ("messages dead-letter", str(mailed.behind)),
+        ("dlq unpark", str(mailed.behind)),
         ("messages cancel", str(mailed.pending)),
         ("dlq list",),
         ("dlq show", dead),

@@ -8,10 +8,11 @@ import pytest
 from eventhub.core.events import Status
 from eventhub.core.lifecycle import Bury, Complete, State
 from eventhub.store import Store
+from tests.conformance import support as work
 from tests.conformance.conftest import OpenAnother
 from tests.conformance.hub_support import subscriber
 from tests.conformance.message_support import bury, deliver, drained, end, fail, kill, seen, send, take
-from tests.conformance.support import START, actions, at
+from tests.conformance.support import START, actions, at, seconds
 
 DECISIONS = ["retry_key", "skip_key", "unpark_key"]
 
@@ -244,6 +245,27 @@ async def test_the_hub_in_numbers(store: Store) -> None:
     assert gauges.pending == [(two, 3), (one, 2), (three, 0)]
     assert (gauges.blocked_keys, gauges.parked_keys, gauges.dead_letters) == (2, 1, 2)
     assert (await store.hub_gauges(most=1)).pending == [(two, 3)]
+
+
+async def test_keys_of_queues_stand_still_as_those_of_subscribers_do(store: Store) -> None:
+    await work.kill(store, key="p", park_when_dead=True)
+    await work.kill(store, key="skips")
+    await work.publish(store, work.new(key="p"), work.new(key="fresh"), work.new(key="fresh"), work.new())
+    await work.publish_one(store, key="w", queue="other")
+    await work.fail(store, await work.take_one(store, queue="other"), after=60)
+    await parked_key(store, await subscriber(store))
+
+    async def keys() -> tuple[int, int, int, int]:
+        gauges, troubles = await store.hub_gauges(), await store.troubles("work", silent=seconds(60))
+        return gauges.blocked_keys, gauges.parked_keys, troubles.parked_keys, troubles.parked_work
+
+    assert await keys() == (3, 2, 1, 1)
+    assert await store.unpark("work", "p", by="anna")
+    assert await keys() == (2, 1, 1, 0)
+    head = await work.kill(store, key="q", park_when_dead=True)
+    assert await keys() == (3, 2, 1, 1)
+    assert await store.retry_dead([head], by="anna") == {head}
+    assert await keys() == (2, 1, 1, 0)
 
 
 # --------------------------------------------------------------------- races

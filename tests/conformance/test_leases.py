@@ -106,6 +106,21 @@ async def test_tending_tells_who_was_buried(store: Store) -> None:
     assert list(await store.current([last, more])) == [more]
 
 
+async def test_a_store_counts_what_it_takes_back_whoever_asked(store: Store) -> None:
+    await publish(store, new(max_attempts=1), new(), new(), new(delay=seconds(10)))
+    await take(store, 2)
+    assert store.abandoned == 0
+    await take(store, 2, now=at(61), worker="worker-b")  # a claim looks for ended leases: one was the last
+    assert store.abandoned == 2
+    await store.tend(now=at(100))
+    assert store.abandoned == 2
+    await store.take_back(["worker-b"], now=at(100))
+    assert store.abandoned == 4
+    await take(store, 3, now=at(101))
+    await store.tend(now=at(200))
+    assert store.abandoned == 7
+
+
 async def test_without_a_limit_a_delivery_is_never_given_up(store: Store) -> None:
     number = await publish_one(store)
     for turn in range(120):

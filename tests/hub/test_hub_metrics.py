@@ -1,5 +1,6 @@
 """The hub in numbers, as Prometheus reads them."""
 
+import asyncio
 import math
 import os
 import subprocess
@@ -11,7 +12,7 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
-from eventhub import Hub, Subscriber
+from eventhub import EventQueue, Hub, Subscriber
 from eventhub.hub.fan_out import FanOut
 from eventhub.hub.numbers import Numbers
 from eventhub.observe.hub_counters import HubCounters
@@ -100,6 +101,19 @@ async def test_backlogs_are_told_for_the_hundred_with_the_most():
     lines = told["eventhub_subscriber_pending_messages"].samples
     assert len(lines) == 100
     assert max(lines, key=lambda line: line.value).labels["name"] == "busy"
+
+
+async def test_what_is_taken_back_is_counted_whoever_asked(store_url: str):
+    async with open_store(store_url) as store, EventQueue(store, abandoned_after=0.05) as queue:
+        metrics = Metrics(store, waiting=lambda: 0)
+        await queue.publish("order.placed", 1)
+        await queue.poll()
+        while await queue.poll() is None:  # until the lease has ended: it is the poller who takes it back
+            await asyncio.sleep(0.02)
+        for _ in range(2):  # a second look adds nothing
+            text, _ = await metrics.text()
+            (count,) = [line for line in text.decode().splitlines() if line.startswith("eventhub_abandoned_total ")]
+            assert count == "eventhub_abandoned_total 1.0"
 
 
 def families_of(text: bytes) -> dict[str, Any]:

@@ -76,6 +76,7 @@ QUESTIONS: dict[str, tuple[str, str, int]] = {
     "keys": ("blocked_keys", "1, NULL, 10, 1000", 10 * 4 + 1000 + 10),
     "keys, further on": ("blocked_keys", "1, 'key-4', 10, 1000", 10 * 4 + 10),
     "keys of one that has none": ("blocked_keys", "2, NULL, 10, 1000", 5),
+    "keys of all": ("standstill", "100", 200),
     "the head of a key": ("head_of_key", "7, 1", 2),
     "a dead letter": ("letter", "600777", 10),
     "one to hasten": ("hasten", "200777, 'anna', NULL", 2),

@@ -29,6 +29,8 @@ INSERT INTO eventhub.deliveries (id, event_id, subscriber, route, state, fence, 
 SELECT 100000 + n, n, 1 + n % 20, 301 + n % 20, 0, 0, 0, 0 FROM generate_series(1, 20000) n;
 INSERT INTO eventhub.deliveries (id, event_id, route, state, due, fence, attempts, failures, worker)
 SELECT 200000 + n, n, 1, 1, now() + interval '1 hour', 1, 1, 0, 'w' || n FROM generate_series(1, 5000) n;
+INSERT INTO eventhub.deliveries (id, event_id, lane, key, route, state, fence, attempts, failures)
+SELECT 400000 + n, n, n, 'k' || n, 1, CASE WHEN n % 100 = 0 THEN 4 ELSE 0 END, 1, 1, 0 FROM generate_series(1, 10000) n;
 INSERT INTO eventhub.workers (queue, name, first_seen, last_seen, last_action)
 SELECT 'work', 'w' || n, now(), now(), 'PICKED' FROM generate_series(1, 20000) n;
 """
@@ -61,7 +63,7 @@ RANGES = 3 * 32 * 110
 QUESTIONS: dict[str, tuple[str, str, int]] = {
     # what is asked: (statement, arguments, how many rows it may read)
     "ready work": ("ready_work", "1000, 'hub'", 1000 + 300),
-    "all ready work": ("ready_work", "100000, 'hub'", 20_100),
+    "all ready work": ("ready_work", "100000, 'hub'", 30_000),
     "held work": ("held_work", "1000", 1000),
     "messages": ("open_messages", "1000", 1000),
     "claims": ("open_claims", "1000", 1000),
@@ -77,6 +79,7 @@ QUESTIONS: dict[str, tuple[str, str, int]] = {
     "the first at a time": ("first_at", "29990, now() - interval '20000 seconds'", 30),
     "the last at a time": ("last_at", "30010, now() - interval '20000 seconds'", 30),
     "deaths": ("recent_deaths", "1000, NULL", 1000),
+    "keys that stand still": ("standstill", "1000", 1000 + 100),
     "silent claims": ("silent_claims", "'work', interval '5 minutes', NULL, 1000", 2000),
     "anybody": ("seen_lately", "'work', interval '5 minutes', NULL", 1),
     "dead letters in brief": ("letters_brief", f"{'NULL, ' * 8}1000, 500", 1000),

@@ -93,6 +93,7 @@ QUESTIONS: dict[str, tuple[str, dict[str, Any], int]] = {
     "keys": ("blocked_keys", {"subscriber": 1, "after": None, "limit": 10, "most": 1000}, 15_000),
     "keys, further on": ("blocked_keys", {"subscriber": 1, "after": "key-4", "limit": 10, "most": 1000}, 5_000),
     "keys of one that has none": ("blocked_keys", {"subscriber": 2, "after": None, "limit": 10, "most": 1000}, 500),
+    "keys of all": ("standstill", {"most": 100}, 5_000),
     "the head of a key": ("head_of_key", {"lane": 7, "subscriber": 1}, 200),
     "a dead letter": ("letter", {"id": 600_777}, 1_000),
     "numbers": ("subscriber_numbers", {"subscriber": 1, "most": 100, "now": 50_000 * 10**6}, 15_000),

@@ -36,6 +36,9 @@ FILL = [
     + DELIVERY
     + " SELECT 100000 + n, n, 1 + n % 20, 301 + n % 20, 0, NULL, 0, 0, 0, NULL FROM c",
     NUMBERS.format(5_000) + DELIVERY + f" SELECT 200000 + n, n, NULL, 1, 1, {NOW}, 1, 1, 0, 'w' || n FROM c",
+    NUMBERS.format(10_000)
+    + "INSERT INTO eventhub_deliveries (id, event_id, lane, key, route, state, fence, attempts, failures)"
+    + " SELECT 400000 + n, n, n, 'k' || n, 1, CASE WHEN n % 100 = 0 THEN 4 ELSE 0 END, 1, 1, 0 FROM c",
     NUMBERS.format(20_000)
     + "INSERT INTO eventhub_workers (queue, name, first_seen, last_seen, last_action)"
     + f" SELECT 'work', 'w' || n, 1, {NOW}, 'PICKED' FROM c",
@@ -63,6 +66,7 @@ QUESTIONS: dict[str, tuple[str, dict[str, Any], int]] = {
     "the first at a time": ("first_at", {"start": 9_990, "moment": 160_000 * SECOND}, 200),
     "the last at a time": ("last_at", {"end": 10_010, "moment": 160_000 * SECOND}, 200),
     "deaths": ("recent_deaths", {"limit": 1000, "now": NOW}, 60_000),
+    "keys that stand still": ("standstill", {"most": 1000}, 20_000),
     "silent claims": ("silent_claims", {"queue": "work", "before": 0, "limit": 1000}, 60_000),
     "anybody": ("seen_lately", {"queue": "work", "after": 0}, 100),
     "where events begin and end": ("event_ends", {}, 100),

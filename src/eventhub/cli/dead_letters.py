@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from eventhub.store import Store
     from eventhub.store.messages import DeadLetter, DeadLetterPage
 
-__all__ = ["find_letter", "print_letter", "print_page", "retry_ids"]
+__all__ = ["find_letter", "print_letter", "print_page", "retry_ids", "unpark_letter"]
 
 PORTION: Final = 500
 LARGEST_ID: Final = 2**63 - 1
@@ -62,6 +62,19 @@ async def retry_ids(store: Store, ids: list[int], by: str, advance: Advance) -> 
         if number not in revived:
             refused[number] = await _refusal(store, number)
     return [number for number in wanted if number in revived], refused
+
+
+async def unpark_letter(store: Store, number: int, by: str) -> DeadLetter:
+    """Free the key that a dead letter holds; an error when it holds none."""
+    letter = await find_letter(store, number)
+    key, done = letter.ordering_key, False
+    if letter.parked and key is not None and letter.subscriber is not None:
+        done = await store.unpark_key(letter.subscriber, key, by=by)
+    elif letter.parked and key is not None:
+        done = await store.unpark(letter.queue, key, by=by)
+    if not done:
+        raise EventHubError(f"Dead letter {number} holds no ordering key; `eventhub dlq list` shows which are parked.")
+    return letter
 
 
 async def _refusal(store: Store, number: int) -> str:
@@ -137,5 +150,7 @@ def print_letter(letter: DeadLetter) -> None:
         out.print(rows)
     if letter.retried_at is None:
         out.print(f"Give it another chance: eventhub dlq retry {letter.delivery_id}")
+    if letter.parked:
+        out.print(f"Let its ordering key go on without it: eventhub dlq unpark {letter.delivery_id}")
     if letter.subscriber is not None:
         out.print(f"Each attempt in full: eventhub messages show {letter.delivery_id}")

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from eventhub.cli.asking import confirmed, operator
 from eventhub.cli.dead_filters import Which
-from eventhub.cli.dead_letters import find_letter, print_letter, print_page, retry_ids
+from eventhub.cli.dead_letters import find_letter, print_letter, print_page, retry_ids, unpark_letter
 from eventhub.cli.options import Common, with_store
 from eventhub.cli.output import console, document, plain
 from eventhub.cli.progress import bar, count_down, waiting
@@ -222,6 +222,22 @@ def move_messages(
         for error in refused.values():
             console(stderr=True).print(plain(f"eventhub: {error}"))
     return 1 if refused else 0
+
+
+@app.command(name="unpark")
+def unpark(
+    number: Annotated[int, Parameter(name="ID", help="The id of a dead letter that is parked.")],
+    /,
+    *,
+    by: By = None,
+    common: Common | None = None,
+) -> None:
+    """Let the ordering key that a dead letter holds go on without it, of a queue or a subscriber; the letter stays."""
+    letter = with_store(common, lambda store: unpark_letter(store, number, operator(by)))
+    if common and common.json:
+        document({"id": number, "key": letter.ordering_key})
+    else:
+        console().print(plain(f"The key {letter.ordering_key!r} goes on; the dead letter {number} stays."))
 
 
 def _tell(count: int, what: str, common: Common | None, *, dry_run: bool = False) -> None:

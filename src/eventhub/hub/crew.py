@@ -62,7 +62,7 @@ class Crew:
             roster = Roster(store, book, settings.circuit)
             self._loops.append(Dispatcher(store, roster, self._sender, notices, self.numbers, tuning=settings.tuning))
         if "janitor" in roles:
-            self._loops.append(Janitor(store, notices, settings.keeping, self.numbers))
+            self._loops.append(Janitor(store, notices, settings.keeping))
         if self._loops:
             self._loops.append(Presence(store, sorted(roles)))
 

@@ -113,8 +113,7 @@ class Dispatcher(Loop):
     async def _tend(self) -> None:
         if time.monotonic() >= self._tend_at:
             self._tend_at = time.monotonic() + TEND_EVERY
-            tended = await self._store.tend()
-            self._numbers.abandoned += tended.abandoned + len(tended.buried)
+            await self._store.tend()
 
     async def _claim(self) -> int:
         lines = self._roster.lines

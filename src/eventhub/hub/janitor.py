@@ -14,7 +14,6 @@ import msgspec
 from eventhub.handling.logs import get_logger
 from eventhub.hub.looping import Loop
 from eventhub.hub.notices import Notices
-from eventhub.hub.numbers import Numbers
 from eventhub.store import Store
 
 __all__ = ["Janitor", "Keeping"]
@@ -47,16 +46,13 @@ class Janitor(Loop):
         store: Store,
         notices: Notices,
         keeping: Keeping = Keeping(),  # noqa: B008 - frozen
-        numbers: Numbers | None = None,
     ) -> None:
         super().__init__(store)
         self._notices, self._keeping = notices, keeping
-        self._numbers = numbers or Numbers()
         self._clean_at = 0.0
 
     async def work(self) -> float:
         tended = await self._store.tend()
-        self._numbers.abandoned += tended.abandoned + len(tended.buried)
         if tended.buried:
             log.warning("workers_lost_for_good", deliveries=list(tended.buried))
         announced = await self._notices.announce_dead()

@@ -40,7 +40,6 @@ class Numbers:
     """The counters of one process's hub."""
 
     __slots__ = (
-        "abandoned",
         "attempts",
         "circuits_opened",
         "claimed",
@@ -72,8 +71,6 @@ class Numbers:
         self.lost = 0
         """Outcomes that came too late: another attempt had begun, or an operator had decided."""
         self.circuits_opened = 0
-        self.abandoned = 0
-        """Deliveries that the janitor took back after their lease had ended."""
         self.dead: Counter[str] = Counter()
         """Messages given up, by reason."""
         self.attempts: Counter[str] = Counter()

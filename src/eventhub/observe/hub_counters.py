@@ -23,7 +23,6 @@ PLAIN: Final = (
     ("retried", "eventhub_messages_retried", "Attempts at messages that failed and will be repeated."),
     ("released", "eventhub_messages_released", "Messages given back without an attempt, as at a stop."),
     ("lost", "eventhub_messages_lost", "Outcomes that came after the lease had ended, and changed nothing."),
-    ("abandoned", "eventhub_abandoned", "Deliveries taken back from whoever let their lease end."),
     ("fanned_out_events", "eventhub_fanout_events", "Broadcast events handed out to subscribers."),
     ("fanned_out_messages", "eventhub_fanout_messages", "Messages that were made of them."),
     ("circuits_opened", "eventhub_circuits_opened", "Times that sending to a failing subscriber was suspended."),

@@ -67,6 +67,12 @@ class Metrics:
             buckets=QUICK,
             registry=registry,
         )
+        self._abandoned = Counter(
+            "eventhub_abandoned",
+            "Deliveries that this server took back from whoever let their lease end, or has died.",
+            registry=registry,
+        )
+        self._taken_back = 0
         self._waiting = waiting
         self._waiters = Gauge(
             "eventhub_waiting_workers",
@@ -145,6 +151,8 @@ class Metrics:
 
     def _count(self) -> None:
         self._waiters.set(self._waiting())
+        self._abandoned.inc(self._store.abandoned - self._taken_back)
+        self._taken_back = self._store.abandoned
         self._hub.count()
 
     async def _look(self) -> None:

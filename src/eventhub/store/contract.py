@@ -65,6 +65,8 @@ class Store(Reading, Watching, Operating, Delivering, Messaging, Ledger, Pruning
     def __init__(self, url: str, *, batch: int = 1000, lanes: int = 1) -> None:
         self.url = url
         self.wakeups = Wakeups()
+        self.abandoned = 0
+        """Deliveries that this store took back from whoever held them, whichever call it was that noticed."""
         self._opening = asyncio.Lock()
         self._is_open = False
         self._is_closed = False
@@ -300,6 +302,7 @@ class Store(Reading, Watching, Operating, Delivering, Messaging, Ledger, Pruning
         tended = await self._tend(now, limit)
         took = time.monotonic() - started
         self._tend_at = started + max(TEND_EVERY, took * TEND_SHARE)
+        self.abandoned += tended.taken_back
         if tended.total:
             self._announce(None)
         return tended
@@ -314,6 +317,7 @@ class Store(Reading, Watching, Operating, Delivering, Messaging, Ledger, Pruning
         """Abandon every claim of these workers: each counts as an attempt."""
         await self.open()
         tended = await self._take_back(workers, now) if workers else Tended()
+        self.abandoned += tended.taken_back
         if tended.total:
             self._announce(None)
         return tended

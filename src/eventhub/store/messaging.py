@@ -53,6 +53,7 @@ class HubGauges(msgspec.Struct, frozen=True, kw_only=True):
     pending: list[tuple[int, int]]
     """Subscribers and how many messages wait for them, counted up to ten thousand: those with the most first."""
     blocked_keys: int
+    """Of subscribers and of queues."""
     parked_keys: int
     dead_letters: int
     """All there are, those of work as well."""
@@ -205,3 +206,14 @@ class Messaging(ABC):
 def statuses(wanted: MessageFilter) -> list[str]:
     """The statuses that fit."""
     return [str(status) for status in Status] if wanted.status is None else [str(wanted.status)]
+
+
+def to_gauges(pending: list[tuple[int, int]], standstill: Sequence[int]) -> HubGauges:
+    """Keys of subscribers and of queues together."""
+    blocked, parked, blocked_work, parked_work, letters = standstill
+    return HubGauges(
+        pending=pending,
+        blocked_keys=blocked + blocked_work,
+        parked_keys=parked + parked_work,
+        dead_letters=letters,
+    )

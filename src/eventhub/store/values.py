@@ -228,7 +228,12 @@ class Tended(msgspec.Struct, frozen=True):
 
     @property
     def total(self) -> int:
-        return self.promoted + self.abandoned + len(self.buried)
+        return self.promoted + self.taken_back
+
+    @property
+    def taken_back(self) -> int:
+        """Claims that were ended for whoever held them, those among them that were the last."""
+        return self.abandoned + len(self.buried)
 
 
 class DeadPage(msgspec.Struct, frozen=True):

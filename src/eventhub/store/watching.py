@@ -62,6 +62,8 @@ class Troubles(msgspec.Struct, frozen=True, kw_only=True):
     """The number of the latest one's message."""
     blocked_keys: int
     parked_keys: int
+    parked_work: int
+    """Keys of queues that are parked; the other two are those of subscribers."""
     dead_letters: int
     open_circuits: list[tuple[int, str]]
     """Subscribers by id and name."""
@@ -140,7 +142,8 @@ def to_troubles(
         last_death=deaths[1],
         blocked_keys=standstill[0],
         parked_keys=standstill[1],
-        dead_letters=standstill[2],
+        parked_work=standstill[3],
+        dead_letters=standstill[4],
         open_circuits=[(row[0], row[1]) for row in subscribers if row[4] == "open" and row[2] == "active"],
         disabled=[(row[0], row[1], row[3]) for row in subscribers if row[2] == "disabled"],
         subscribers=number,

@@ -112,6 +112,9 @@ def _of_work(facts: Facts) -> Iterator[Concern]:
     if troubles.deaths:
         letters = _many(troubles.deaths, "dead letter", "dead letters")
         yield _bad(f"{letters} in the last hour. See why, then retry or purge.", "#/dead")
+    if troubles.parked_work:
+        keys = _many(troubles.parked_work, "ordering key of a queue stands", "ordering keys of queues stand")
+        yield _bad(f"{keys} still behind a dead letter. Retry it, or: eventhub dlq unpark.", "#/dead")
     waited = facts.open.oldest_work_seconds.get(facts.work_queue, 0.0)
     if waited > WAIT_SECONDS and not facts.worker_seen:
         yield _bad(

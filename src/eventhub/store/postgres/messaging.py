@@ -32,7 +32,7 @@ from eventhub.store.messages import (
     SubscriberStats,
     consumer_of,
 )
-from eventhub.store.messaging import BEHIND, COUNTED, MOVED, NO_END, SAMPLE, Compose, HubGauges, statuses
+from eventhub.store.messaging import BEHIND, COUNTED, MOVED, NO_END, SAMPLE, Compose, HubGauges, statuses, to_gauges
 from eventhub.store.postgres import settling
 from eventhub.store.postgres.floors import Floors
 from eventhub.store.postgres.publishing import SQL, publish_calls
@@ -90,8 +90,7 @@ class PostgresMessaging(Store):
 
     async def hub_gauges(self, *, most: int = 100) -> HubGauges:
         pending = [(row[0], row[1]) for row in await self._read(SQL.backlogs, BEHIND, most)]
-        ((blocked, parked, dead),) = await self._read(SQL.standstill, COUNTED)
-        return HubGauges(pending=pending, blocked_keys=blocked, parked_keys=parked, dead_letters=dead)
+        return to_gauges(pending, (await self._read(SQL.standstill, COUNTED))[0])
 
     # ------------------------------------------------------------------ keys
 

@@ -34,7 +34,7 @@ from eventhub.store.messages import (
     SubscriberStats,
     consumer_of,
 )
-from eventhub.store.messaging import BEHIND, COUNTED, MOVED, NO_END, SAMPLE, Compose, HubGauges, statuses
+from eventhub.store.messaging import BEHIND, COUNTED, MOVED, NO_END, SAMPLE, Compose, HubGauges, statuses, to_gauges
 from eventhub.store.routes import KnownRoutes
 from eventhub.store.rows import from_micros, micros
 from eventhub.store.sqlite import dead, settling
@@ -98,8 +98,7 @@ class SqliteMessaging(Store):
 
     async def hub_gauges(self, *, most: int = 100) -> HubGauges:
         pending = [(row[0], row[1]) for row in await self._read(SQL.backlogs, most=BEHIND, limit=most)]
-        ((blocked, parked, letters),) = await self._read(SQL.standstill, most=COUNTED)
-        return HubGauges(pending=pending, blocked_keys=blocked, parked_keys=parked, dead_letters=letters)
+        return to_gauges(pending, (await self._read(SQL.standstill, most=COUNTED))[0])
 
     # ------------------------------------------------------------------ keys
 

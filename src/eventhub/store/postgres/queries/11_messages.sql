@@ -284,9 +284,14 @@ SELECT w.id, (SELECT count(*) FROM (
 FROM eventhub.subscribers w ORDER BY messages DESC, w.id LIMIT $2;
 
 -- name: standstill
--- Keys of all subscribers that stand still, those of them that are parked, and the dead letter queue, of work as well.
-SELECT count(*), count(*) FILTER (WHERE b.state = 4),
+-- Keys of subscribers that stand still and those of them that are parked, the same of queues, and the dead letter queue.
+SELECT messages.blocked, messages.parked, work.blocked, work.parked,
        (SELECT count(*) FROM (SELECT 1 FROM eventhub.dead_letters WHERE retried_at IS NULL ORDER BY id LIMIT $1) c)
-FROM (SELECT d.state FROM eventhub.deliveries d
-      WHERE d.subscriber IS NOT NULL AND d.lane IS NOT NULL AND d.state <> 2 AND (d.failures > 0 OR d.state = 4)
-      ORDER BY d.subscriber, d.key COLLATE "C" LIMIT $1) b;
+FROM (SELECT count(*) AS blocked, count(*) FILTER (WHERE b.state = 4) AS parked FROM (
+        SELECT d.state FROM eventhub.deliveries d
+        WHERE d.subscriber IS NOT NULL AND d.lane IS NOT NULL AND d.state <> 2 AND (d.failures > 0 OR d.state = 4)
+        ORDER BY d.subscriber, d.key COLLATE "C" LIMIT $1) b) messages,
+     (SELECT count(*) AS blocked, count(*) FILTER (WHERE b.state = 4) AS parked FROM (
+        SELECT d.state FROM eventhub.deliveries d
+        WHERE d.subscriber IS NULL AND d.lane IS NOT NULL AND d.state <> 2 AND (d.failures > 0 OR d.state = 4)
+        ORDER BY d.lane LIMIT $1) b) work;

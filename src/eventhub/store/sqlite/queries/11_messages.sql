@@ -279,10 +279,15 @@ SELECT w.id, (SELECT count(*) FROM (
 FROM eventhub_subscribers w ORDER BY messages DESC, w.id LIMIT :limit;
 
 -- name: standstill
--- Keys of all subscribers that stand still, those of them that are parked, and the dead letter queue, of work as well.
-SELECT count(*), coalesce(sum(b.state = 4), 0),
+-- Keys of subscribers that stand still and those of them that are parked, the same of queues, and the dead letter queue.
+SELECT messages.blocked, messages.parked, work.blocked, work.parked,
        (SELECT count(*) FROM (SELECT 1 FROM eventhub_dead_letters INDEXED BY eventhub_dead_letters_latest
                               WHERE retried_at IS NULL LIMIT :most))
-FROM (SELECT d.state FROM eventhub_deliveries d INDEXED BY eventhub_deliveries_blocked
-      WHERE d.subscriber IS NOT NULL AND d.lane IS NOT NULL AND d.state <> 2 AND (d.failures > 0 OR d.state = 4)
-      LIMIT :most) b;
+FROM (SELECT count(*) AS blocked, coalesce(sum(b.state = 4), 0) AS parked FROM (
+        SELECT d.state FROM eventhub_deliveries d INDEXED BY eventhub_deliveries_blocked
+        WHERE d.subscriber IS NOT NULL AND d.lane IS NOT NULL AND d.state <> 2 AND (d.failures > 0 OR d.state = 4)
+        LIMIT :most) b) messages,
+     (SELECT count(*) AS blocked, coalesce(sum(b.state = 4), 0) AS parked FROM (
+        SELECT d.state FROM eventhub_deliveries d INDEXED BY eventhub_deliveries_blocked_work
+        WHERE d.subscriber IS NULL AND d.lane IS NOT NULL AND d.state <> 2 AND (d.failures > 0 OR d.state = 4)
+        LIMIT :most) b) work;
