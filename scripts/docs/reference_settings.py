@@ -4,13 +4,16 @@ from typing import Any, get_args
 
 import msgspec
 
+from cyclopts import App
+
+from eventhub.cli import build_app
 from eventhub.config import Settings, describe
 
 INTRODUCTION = """# Settings
 
 Each setting can be given in three ways. The first that is there counts:
 
-1. a flag of the command: `--pool-size 20`;
+1. a flag of the command, where the table names one: `--pool-size 20`;
 2. a variable: `EVENTHUB_POOL_SIZE=20`;
 3. a line in `eventhub.toml` in the working directory, or in the file that `EVENTHUB_CONFIG` names: `pool_size = 20`.
 
@@ -25,19 +28,34 @@ workers = 2
 log_format = "json"
 ```
 
-| setting | variable | type | default | meaning |
-|---|---|---|---|---|
+| setting | flag | variable | type | default | meaning |
+|---|---|---|---|---|---|
 """
 
 
 def page() -> str:
-    return INTRODUCTION + "\n".join(_row(field) for field in msgspec.structs.fields(Settings)) + "\n"
+    flags = _flags(build_app())
+    return INTRODUCTION + "\n".join(_row(field, flags) for field in msgspec.structs.fields(Settings)) + "\n"
 
 
-def _row(field: msgspec.structs.FieldInfo) -> str:
+def _flags(app: App) -> set[tuple[str, str]]:
+    """The flags of all commands with what they say; one of a setting says what the setting does."""
+    found = set()
+    if app.default_command is not None:
+        for argument in app.assemble_argument_collection():
+            found |= {(name, argument.parameter.help or "") for name in argument.names}
+    for name in app:
+        if not name.startswith("-"):
+            found |= _flags(app[name])
+    return found
+
+
+def _row(field: msgspec.structs.FieldInfo, flags: set[tuple[str, str]]) -> str:
+    flag = f"--{field.name.replace('_', '-')}"
     default = "" if field.default in ("", msgspec.NODEFAULT) else f"`{field.default}`"
     cells = (
         f'<a id="{field.name}"></a>`{field.name}`',
+        f"`{flag}`" if (flag, describe(field.name)) in flags else "none",
         f"`EVENTHUB_{field.name.upper()}`",
         _type(field.type),
         default,

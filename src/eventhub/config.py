@@ -38,7 +38,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         str,
         Meta(min_length=1, description="The database: a path such as app.db, or postgresql://user@host/database."),
     ] = "eventhub.db"
-    queue: Annotated[str, Meta(min_length=1, description="The queue that is meant where none is named.")] = "default"
     log_level: Annotated[
         Literal["debug", "info", "warning", "error", "critical"],
         Meta(description="The least serious log records that are written."),
@@ -47,7 +46,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         Literal["human", "json"], Meta(description="Log records for people, or one JSON object a line.")
     ] = "human"
     pool_size: Annotated[
-        int, Meta(ge=1, le=1000, description="PostgreSQL: the most connections that a process opens.")
+        int, Meta(ge=1, le=1000, description="PostgreSQL: the connections that a process shares; it opens one more.")
     ] = 10
     synchronous: Annotated[
         Literal["FULL", "NORMAL", "EXTRA"],

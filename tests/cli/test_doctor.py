@@ -90,18 +90,18 @@ def test_a_bad_setting_is_a_problem_that_names_its_source(eventhub: Command):
 
 
 def test_a_misspelt_variable_is_found(eventhub: Command, sqlite_filled: Filled):
-    report = eventhub.json("doctor", "--db", sqlite_filled.url, env={"EVENTHUB_QUEU": "mail"})
+    report = eventhub.json("doctor", "--db", sqlite_filled.url, env={"EVENTHUB_POOLSIZE": "3"})
     (check,) = [check for check in report["checks"] if check["name"] == "variables"]
-    assert check["remedy"] == "Did you mean EVENTHUB_QUEUE?"
+    assert check["remedy"] == "Did you mean EVENTHUB_POOL_SIZE?"
 
 
 def test_settings_say_where_they_come_from(eventhub: Command, sqlite_filled: Filled):
-    (eventhub.directory / "eventhub.toml").write_text('synchronous = "NORMAL"\nqueue = "mail"\n')
-    env = {"EVENTHUB_QUEUE": "orders", "EVENTHUB_DB": sqlite_filled.url}
+    (eventhub.directory / "eventhub.toml").write_text('synchronous = "NORMAL"\nwork_queue = "mail"\n')
+    env = {"EVENTHUB_WORK_QUEUE": "orders", "EVENTHUB_DB": sqlite_filled.url}
     report = eventhub.json("doctor", env=env)
     sources = {setting["name"]: setting["source"] for setting in report["settings"]}
     assert sources["db"] == "variable EVENTHUB_DB"
-    assert sources["queue"] == "variable EVENTHUB_QUEUE"
+    assert sources["work_queue"] == "variable EVENTHUB_WORK_QUEUE"
     assert sources["synchronous"] == "file eventhub.toml"
     assert sources["pool_size"] == "default"
     assert levels(report)["durability"] == "warning"
@@ -153,9 +153,25 @@ def test_clocks_that_differ_are_told_apart_by_how_much():
 
 
 def test_a_server_whose_upkeep_is_off_is_a_problem():
-    checks = {check.name: check for check in check_upkeep({"autovacuum": "off", "max_connections": "15"}, 10)}
+    checks = {check.name: check for check in check_upkeep({"autovacuum": "off", "max_connections": "15"}, 10, 1)}
     assert checks["autovacuum"].level is Level.PROBLEM
     assert checks["connections"].level is Level.WARNING
+
+
+@pytest.mark.parametrize(
+    ("most", "pool_size", "workers", "room", "level"),
+    [
+        (22, 10, 1, 2, Level.OK),
+        (21, 10, 1, 1, Level.WARNING),  # two pools, and not both of the connections to listen on
+        (100, 10, 9, 9, Level.OK),
+        (100, 10, 10, 9, Level.WARNING),
+    ],
+)
+def test_connections_are_added_up_with_the_one_to_listen_on(
+    most: int, pool_size: int, workers: int, room: int, level: Level
+):
+    (check,) = check_upkeep({"max_connections": str(most)}, pool_size, workers)
+    assert (check.level, check.detail.endswith(f": enough for {room}")) == (level, True)
 
 
 def test_a_server_that_answers_before_it_has_written_is_a_problem():

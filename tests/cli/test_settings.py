@@ -23,12 +23,12 @@ def test_defaults_need_nothing(tmp_path: Path):
 
 
 def test_a_flag_wins_over_a_variable_over_the_file(tmp_path: Path):
-    write(tmp_path, 'db = "file.db"\nqueue = "file"\npool_size = 5\n')
-    environment = {"EVENTHUB_DB": "variable.db", "EVENTHUB_QUEUE": "variable"}
-    loaded = load({"db": "flag.db", "queue": None}, environment=environment, directory=tmp_path)
-    assert (loaded.settings.db, loaded.settings.queue, loaded.settings.pool_size) == ("flag.db", "variable", 5)
+    write(tmp_path, 'db = "file.db"\nwork_queue = "file"\npool_size = 5\n')
+    environment = {"EVENTHUB_DB": "variable.db", "EVENTHUB_WORK_QUEUE": "variable"}
+    loaded = load({"db": "flag.db", "work_queue": None}, environment=environment, directory=tmp_path)
+    assert (loaded.settings.db, loaded.settings.work_queue, loaded.settings.pool_size) == ("flag.db", "variable", 5)
     assert loaded.sources["db"] == "flag --db"
-    assert loaded.sources["queue"] == "variable EVENTHUB_QUEUE"
+    assert loaded.sources["work_queue"] == "variable EVENTHUB_WORK_QUEUE"
     assert loaded.sources["pool_size"] == f"file {tmp_path / 'eventhub.toml'}"
     assert loaded.sources["log_level"] == "default"
 

@@ -53,6 +53,20 @@ def test_every_setting_is_told_with_its_meaning():
         assert describe(name) in page
 
 
+def test_a_setting_without_a_flag_is_told_so():
+    rows = dict(re.findall(r"</a>`(\w+)` \| (\S+) \|", reference_settings.page()))
+    assert rows.keys() == set(Settings.__struct_fields__)
+    assert (rows["db"], rows["host"], rows["url"], rows["lake"]) == ("`--db`", "`--host`", "`--url`", "`--lake`")
+    assert {name for name, flag in rows.items() if flag == "none"} == {
+        "forget_workers_days",
+        "webhook_concurrency",
+        "circuit_failures",
+        "circuit_seconds",
+        "keep_attempts_days",
+        "keep_dead_days",
+    }
+
+
 def test_every_public_name_is_told():
     page = reference_python.page()
     assert [name for name in eventhub.__all__ if name != "__version__" and f"### `{name}`" not in page] == []

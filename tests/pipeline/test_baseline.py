@@ -166,3 +166,25 @@ async def test_a_dump_that_was_restored_on_another_server_gets_new_positions(
         assert positions[:5] == [1] * 5
         assert 1 < positions[5] <= positions[7] < await store.horizon("events")
         assert await copy(store, lake) == 0
+
+
+async def test_a_new_lake_of_a_dump_that_was_restored_on_another_server_is_not_begun_with_gaps(
+    postgres_url: str, tmp_path: Path
+) -> None:
+    lake = Lake(str(tmp_path / "lake"))
+    async with open_store(postgres_url) as store:
+        await publish(store, 5)
+        owner = await asyncpg.connect(postgres_url)
+        await owner.execute("UPDATE eventhub.events SET xid = xid + 1000000")
+        await owner.execute("UPDATE eventhub.event_log SET xid = xid + 1000000")
+        await owner.close()
+        await publish(store, 2)
+        for dataset in DATASETS:
+            with pytest.raises(SchemaMismatch, match=rf"rows of {dataset} carry .* of another server.*--rebaseline"):
+                await copy(store, lake, dataset)
+            assert await store.lake_commits(dataset) == []
+        assert await rebaseline(store, lake, cast("SparkSession", None)) == 14
+        await publish(store, 1)
+        assert [await copy(store, lake, dataset) for dataset in DATASETS] == [1, 1]
+        for dataset in DATASETS:
+            assert len(set(ids(lake, dataset))) == len(ids(lake, dataset)) == 8

@@ -38,6 +38,10 @@ LARGE_WAL: Final = 256 * MIB
 SKEW: Final = 1.0
 LARGE_SKEW: Final = 30.0
 OLD_WORK: Final = 3600.0
+LISTENING: Final = 1
+"""Connections that a process has besides its pool: the one that wake-ups come by."""
+FEWEST: Final = 2
+"""There is hardly a hub with fewer processes: a server, and this command."""
 
 
 class Level(StrEnum):
@@ -91,7 +95,7 @@ def check_durability(facts: Mapping[str, Any]) -> Iterator[Check]:
         yield Check("durability", Level.OK, detail)
 
 
-def check_upkeep(facts: Mapping[str, Any], pool_size: int) -> Iterator[Check]:
+def check_upkeep(facts: Mapping[str, Any], pool_size: int, workers: int) -> Iterator[Check]:
     """PostgreSQL must clean up behind a queue, and have connections for all who share it."""
     if "autovacuum" in facts:
         if facts["autovacuum"] == "on":
@@ -100,10 +104,13 @@ def check_upkeep(facts: Mapping[str, Any], pool_size: int) -> Iterator[Check]:
             remedy = "Set autovacuum = on; a queue without it grows slower every day."
             yield Check("autovacuum", Level.PROBLEM, "off", remedy)
     if "max_connections" in facts:
-        most = int(facts["max_connections"])
-        detail = f"each process opens up to {pool_size}, the server allows {most}"
-        if pool_size * 2 > most:
-            remedy = "Lower pool_size or raise max_connections: two processes would use them up."
+        each, most, wanted = pool_size + LISTENING, int(facts["max_connections"]), max(workers, FEWEST)
+        detail = (
+            f"a process opens up to {each} (pool_size, and {LISTENING} to listen), the server allows {most}: "
+            f"enough for {most // each}"
+        )
+        if each * wanted > most:
+            remedy = f"Lower pool_size or raise max_connections: {wanted} processes would use up more than there are."
             yield Check("connections", Level.WARNING, detail, remedy)
         else:
             yield Check("connections", Level.OK, detail)

@@ -85,7 +85,7 @@ async def _look(store: Store, loaded: Loaded) -> AsyncIterator[Check]:
     yield Check("tables", Level.OK, f"version {facts['schema']}")
     skew = timedelta(0)
     try:
-        skew = await _trial(store, loaded.settings.queue)
+        skew = await _trial(store, loaded.settings.work_queue)
     except EventHubError as error:
         yield Check("writing", Level.PROBLEM, str(error), "Events cannot be published before this works.")
     else:
@@ -99,7 +99,7 @@ async def _look(store: Store, loaded: Loaded) -> AsyncIterator[Check]:
 
 def _settled_facts(store: Store, facts: dict[str, Any], settings: Settings) -> Iterator[Check]:
     yield from check_durability(facts)
-    yield from check_upkeep(facts, settings.pool_size)
+    yield from check_upkeep(facts, settings.pool_size, settings.workers)
     if store.engine == "sqlite" and store.url != ":memory:":
         yield from check_disk(Path(store.url))
 
