@@ -1,6 +1,8 @@
 """``eventhub publish``: over HTTP or into the database, by a rule that can be seen."""
 
 import json
+import re
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -8,7 +10,10 @@ from typing import Any
 import pytest
 
 from eventhub import blocking
-from tests.cli.support import Command
+from eventhub.cli.destinations import ToHub
+from eventhub.config import Settings
+from eventhub.errors import ServerUnavailable
+from tests.cli.support import EVENTHUB, Command
 from tests.client.support import Hub, free_port
 
 
@@ -54,6 +59,38 @@ def test_the_same_idempotency_key_is_the_same_event(eventhub: Command, hub: Hub)
     assert publish(eventhub, "--url", hub.url, *arguments) == first
     other = eventhub("publish", "--url", hub.url, "--tags", "a", "--data", "2", "--idempotency-key", "one")
     assert (other.returncode, other.stdout) == (1, "")
+
+
+def test_who_waits_for_a_hub_that_is_away_is_told_so_once(eventhub: Command):
+    url = f"http://127.0.0.1:{free_port()}"
+    process = subprocess.Popen(
+        [EVENTHUB, "publish", "--url", url, "--tags", "a"],
+        cwd=eventhub.directory,
+        env=eventhub.environment,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        assert process.stderr is not None
+        line = process.stderr.readline()
+        process.terminate()
+        assert process.stderr.read() == ""
+    assert re.fullmatch(rf"eventhub: The hub at {url} does not answer: .* Trying again for 2\d s\.\n", line), line
+
+
+@pytest.mark.parametrize("quiet", [False, True])
+async def test_the_words_come_after_a_second_and_not_again(capsys: pytest.CaptureFixture[str], *, quiet: bool):
+    async with ToHub(Settings(url="http://127.0.0.1:1"), quiet=quiet) as destination:
+        waiting = destination._client._transport.waiting
+        assert (waiting is None) == quiet
+        if waiting is not None:
+            waiting(ServerUnavailable("It is away."), 29.9)
+            assert capsys.readouterr().err == ""
+            assert destination._away_since is not None
+            destination._away_since -= 1.5
+            for left in (28.4, 27.9):
+                waiting(ServerUnavailable("It is away."), left)
+            assert capsys.readouterr().err == "eventhub: It is away. Trying again for 28 s.\n"
 
 
 def test_into_the_database_as_the_server_would(eventhub: Command, store_url: str):

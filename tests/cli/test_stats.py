@@ -33,6 +33,13 @@ def test_stats_of_an_empty_store(eventhub: Command, store_url: str):
     assert eventhub.json("stats", "--db", store_url) == {"queues": []}
 
 
+def test_a_queue_without_events_is_told_with_those_that_have_some(eventhub: Command, filled: Filled):
+    done = eventhub("stats", "--queue", "nope", "--db", filled.url)
+    assert (done.returncode, done.stdout) == (0, "No events in the queue nope. There are some in: bus, jobs.\n")
+    (nope,) = eventhub.json("stats", "--queue", "nope", "--db", filled.url)["queues"]
+    assert (nope["queue"], set(nope["depth"].values())) == ("nope", {0})
+
+
 def test_migrate_creates_the_tables_and_may_be_repeated(eventhub: Command, store_url: str):
     made = eventhub.json("migrate", "--db", store_url)
     assert made["engine"] in ("SQLite", "PostgreSQL")

@@ -273,6 +273,21 @@ def test_what_makes_no_sense_is_a_usage_error(eventhub: Command, sqlite_mailed: 
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{bad", "--filter is not JSON: "),
+        ('{"payload.a": 1, "payload.a": 2}', "--filter"),
+        ('{"payload.a": NaN}', "--filter"),
+    ],
+)
+def test_a_filter_that_cannot_be_read_is_called_one(eventhub: Command, sqlite_mailed: Mailed, text: str, said: str):
+    done = eventhub("subscribers", "add", "n", "--url", ADDRESS, "--filter", text, "--db", sqlite_mailed.url)
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"eventhub: {said}")
+    assert done.stderr.endswith('. Give JSON, such as {"payload.country": "SE"}.\n')
+
+
 def test_an_unknown_subscriber_is_an_error(eventhub: Command, sqlite_mailed: Mailed):
     for command in (["show"], ["pause"], ["stats"], ["keys"], ["test"], ["rotate-secret"], ["edit", "--timeout", "3"]):
         done = eventhub("subscribers", command[0], "nobody", *command[1:], "--db", sqlite_mailed.url)

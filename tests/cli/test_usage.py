@@ -72,6 +72,21 @@ def test_a_wrong_call_says_what_is_wrong_and_exits_with_2(eventhub: Command, arg
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("arguments", "command"),
+    [
+        (["evnts"], "eventhub"),
+        (["events", "lst"], "eventhub events"),
+        (["events", "list", "--nope"], "eventhub events list"),
+        (["--db", "a.db", "events", "show"], "eventhub events show"),
+        (["demo", "serv"], "eventhub demo"),
+    ],
+)
+def test_a_wrong_call_names_help_that_there_is(eventhub: Command, arguments: list[str], command: str):
+    assert eventhub(*arguments).stderr.splitlines()[1:] == [f"Try: {command} --help"]
+    assert eventhub(*command.split()[1:], "--help").returncode == 0
+
+
 def test_looking_creates_no_database(eventhub: Command):
     for arguments in (["events", "list"], ["dlq", "list"], ["stats"], ["doctor"]):
         done = eventhub(*arguments)
@@ -122,6 +137,21 @@ def test_a_file_that_is_no_database_is_not_touched(eventhub: Command):
     assert done.returncode == 1
     assert "notes.txt is not an SQLite database" in done.stderr
     assert path.read_bytes() == content
+
+
+def test_a_directory_is_no_database(eventhub: Command):
+    for command in ("stats", "migrate"):
+        done = eventhub(command, "--db", ".")
+        assert (done.returncode, done.stdout) == (1, "")
+        assert done.stderr == "eventhub: Cannot open .: it is a directory. Give the path of a file, such as eventhub.db.\n"
+
+
+def test_processes_that_share_no_port_are_started_one_by_one(eventhub: Command):
+    done = eventhub("serve", "--roles", "dispatcher", "--workers", "4")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith("eventhub: workers is 4, but")
+    assert "role api" in done.stderr
+    assert list(eventhub.directory.iterdir()) == []
 
 
 def test_a_directory_that_is_missing_is_named(eventhub: Command):

@@ -80,7 +80,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             tokens, exit_on_error=False, print_error=False, result_action="return_value", backend="asyncio"
         )
     except CycloptsError as error:
-        return _complain(f"{error}\nTry: eventhub {_command(tokens)}--help", USAGE)
+        command = " ".join(["eventhub", *(error.command_chain or ())])
+        return _complain(f"{error}\nTry: {command} --help", USAGE)
     except EventHubError as error:
         if "--debug" in given:
             raise
@@ -103,16 +104,6 @@ def _silence() -> None:
     import os
 
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def _command(tokens: Sequence[str]) -> str:
-    """The names of group and command, as far as they were given."""
-    words = []
-    for token in tokens[:2]:
-        if token.startswith("-"):
-            break
-        words.append(token)
-    return " ".join([*words, ""]) if words and words[0] in GROUPS else ""
 
 
 def _common_last(tokens: list[str]) -> list[str]:

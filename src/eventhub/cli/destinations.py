@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol, Self
+import math
+import sys
+from time import monotonic
+from typing import TYPE_CHECKING, Any, Final, Protocol, Self
 
 from eventhub.cli.event_files import Batch, Sent, as_mapping
 from eventhub.cli.options import open_existing
 from eventhub.core.scopes import JOB
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from eventhub.config import Settings
+    from eventhub.errors import ServerUnavailable
     from eventhub.store.values import NewEvent
 
 __all__ = ["Destination", "ToDatabase", "ToHub"]
+
+PATIENCE: Final = 1.0
+"""Seconds that a hub may be away before anybody is told."""
 
 
 class Destination(Protocol):
@@ -32,14 +41,31 @@ class Destination(Protocol):
 
 
 class ToHub:
-    def __init__(self, settings: Settings) -> None:
+    """Over HTTP. Who waits for a hub that is away is told so, once, unless it is a program (``quiet``)."""
+
+    def __init__(self, settings: Settings, *, quiet: bool = False) -> None:
         self._settings = settings
+        self._quiet = quiet
+        self._away_since: float | None = None
 
     async def __aenter__(self) -> Self:
         from eventhub.client import Client
 
-        self._client = Client(self._settings.url, key=self._settings.key or None)
+        class Telling(Client):
+            def tell(self, waiting: Callable[[ServerUnavailable, float], None]) -> None:
+                self._transport.waiting = waiting
+
+        self._client = Telling(self._settings.url, key=self._settings.key or None)
+        if not self._quiet:
+            self._client.tell(self._tell)
         return self
+
+    def _tell(self, error: ServerUnavailable, left: float) -> None:
+        if self._away_since is None:
+            self._away_since = monotonic()
+        elif monotonic() - self._away_since > PATIENCE:
+            self._away_since = math.inf
+            print(f"eventhub: {error} Trying again for {left:.0f} s.", file=sys.stderr, flush=True)  # noqa: T201
 
     async def __aexit__(self, *_: object) -> None:
         await self._client.close()

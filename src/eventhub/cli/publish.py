@@ -63,7 +63,7 @@ def publish(
     over_http = common.means_http(loaded)
     if over_http and queue is not None:
         raise SettingsError("--queue is for a database; over HTTP the hub has one queue for all work.")
-    destination = ToHub(loaded.settings) if over_http else ToDatabase(loaded.settings, queue)
+    destination = ToHub(loaded.settings, quiet=common.json) if over_http else ToDatabase(loaded.settings, queue)
     if file is not None:
         if any((tags, type, title, description, data, metadata, ordering_key, delay, priority)):
             raise SettingsError(

@@ -11,6 +11,7 @@ from eventhub.cli.output import console, document, duration, plain, records, tab
 from eventhub.core.events import Status
 
 if TYPE_CHECKING:
+    from eventhub.store import Store
     from eventhub.store.values import QueueStats
 
 __all__ = ["app"]
@@ -33,12 +34,21 @@ def stats(
     common: Common | None = None,
 ) -> None:
     """Show every queue in numbers: depth by status, waiting time, latency, failures."""
-    found = with_store(common, lambda store: store.stats(queue))
-    if common and common.json:
+    json = bool(common and common.json)
+
+    async def look(store: Store) -> tuple[list[QueueStats], list[str]]:
+        found = await store.stats(queue)
+        if json or queue is None or any(any(one.depth.values()) for one in found):
+            return found, []
+        return [], [other.queue for other in await store.stats()]
+
+    found, others = with_store(common, look)
+    if json:
         document({"queues": found})
         return
     if not found:
-        console().print("No events yet.")
+        elsewhere = f"No events in the queue {queue}. There are some in: {', '.join(others)}."
+        console().print(plain(elsewhere if others else "No events yet."))
         return
     _print_queues(found)
     if queue is not None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import io
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
@@ -66,6 +66,8 @@ class Transport:
         self._headers = {"Accept": "application/json", "User-Agent": f"eventhub/{__version__}"}
         if key is not None:
             self._headers["Authorization"] = f"Bearer {key}"
+        self.waiting: Callable[[ServerUnavailable, float], None] | None = None
+        """Told before each pause what the trouble is, and for how many seconds it goes on trying."""
         self._session: aiohttp.ClientSession | None = None
         self._sockets: WeakSet[socket.socket] = WeakSet()
 
@@ -111,6 +113,8 @@ class Transport:
                 lost = isinstance(error, _AnswerLost) and not repeatable
                 if lost or not self._retries or loop.time() + pause >= deadline:
                     raise
+                if self.waiting is not None:
+                    self.waiting(error, deadline - loop.time())
             await asyncio.sleep(pause)
 
     async def _once(

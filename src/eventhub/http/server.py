@@ -52,6 +52,11 @@ def serve(loaded: Loaded) -> int:
     settings, store = loaded.settings, open_named(loaded.settings)
     secret = locate(loaded, store)
     if "api" not in settings.role_names:
+        if settings.workers > 1:
+            raise SettingsError(
+                f"workers is {settings.workers}, but the processes of one command share a port, and without the role "
+                f"api there is none. Start it {settings.workers} times with one each, or add the role api."
+            )
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             return runner.run(run_roles(settings, store, read_or_create(secret)))
     asyncio.run(_check_start(settings, store, secret))

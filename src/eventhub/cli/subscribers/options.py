@@ -110,7 +110,8 @@ def _filter(text: str) -> Any:
     try:
         return load(_from_file("--filter", text[1:]) if text.startswith("@") else text.encode())
     except InvalidPayloadError as error:
-        raise SettingsError(f'--filter: {error} Give JSON, such as {{"payload.country": "SE"}}.') from None
+        wrong = str(error).removeprefix("payload").removesuffix(".")  # where it is, as seen from the filter
+        raise SettingsError(f'--filter{wrong}. Give JSON, such as {{"payload.country": "SE"}}.') from None
 
 
 def _headers(pairs: tuple[str, ...]) -> dict[str, str]:

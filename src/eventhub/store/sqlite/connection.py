@@ -51,6 +51,10 @@ def connect(path: str, *, synchronous: str = "FULL", read_only: bool = False) ->
             raise StoreUnavailable(
                 f"Cannot open {path}: the directory {Path(path).absolute().parent} does not exist. Create it first."
             )
+        if path != ":memory:" and Path(path).is_dir():
+            raise StoreUnavailable(
+                f"Cannot open {path}: it is a directory. Give the path of a file, such as {Path(path) / 'eventhub.db'}."
+            )
         if path != ":memory:":
             _create_private(path)
         connection = apsw.Connection(path)
