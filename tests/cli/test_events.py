@@ -45,6 +45,19 @@ def test_every_filter_must_fit(eventhub: Command, filled: Filled):
         assert len(found) == expected, options
 
 
+def test_work_is_listed_by_any_of_its_tags(eventhub: Command, store_url: str):
+    assert eventhub("migrate", "--db", store_url).returncode == 0
+    made = [
+        eventhub.json("publish", "--db", store_url, "--tags", tags)["id"] for tags in ("email,fast", "sms", "email-old")
+    ]
+    for tags, expected in (("email", made[:1]), ("sms, fast", made[:2]), ("none", [])):
+        found = eventhub.json("events", "list", "--db", store_url, "--tags", tags)["events"]
+        assert sorted(event["id"] for event in found) == expected
+    for wrong in (",", "a b"):
+        done = eventhub("events", "list", "--db", store_url, "--tags", wrong)
+        assert (done.returncode, done.stdout, done.stderr.startswith("eventhub: --tags")) == (2, "", True)
+
+
 def test_pages_follow_each_other_without_overlap(eventhub: Command, filled: Filled):
     first = eventhub.json("events", "list", "--db", filled.url, "--limit", "5")
     rest = eventhub.json("events", "list", "--db", filled.url, "--before", str(first["next_before"]))

@@ -40,6 +40,14 @@ def test_the_example_of_the_seed(hub: Hub, tag: str):
     ]
 
 
+def test_events_are_listed_by_queue(hub: Hub, tag: str):
+    number = hub.publish(tags=tag)["id"]
+    assert [event["id"] for event in hub.get("/events", tags=tag, queue="work").json["events"]] == [number]
+    nothing = hub.get("/events", tags=tag, queue="other").json
+    assert (nothing["events"], nothing["total"]) == ([], 0)
+    assert hub.get("/events", queue="a b").status == 400
+
+
 def test_next_retry_at_is_left_out_of_lists_when_there_is_none(hub: Hub, tag: str):
     hub.publish(tags=tag)
     (listed,) = hub.get("/events", tags=tag).json["events"]

@@ -13,7 +13,8 @@ from eventhub.cli.output import console, document, duration, json_text, moment, 
 from eventhub.cli.output import status as coloured
 from eventhub.cli.times import since as moment_of
 from eventhub.core.events import Event, LogEntry, QueuedEvent, Status
-from eventhub.errors import EventNotFound, SettingsError
+from eventhub.core.matching import parse_tags
+from eventhub.errors import EventNotFound, InvalidEventError, SettingsError
 from eventhub.lake.history import History
 
 if TYPE_CHECKING:
@@ -42,6 +43,7 @@ def list_events(
         Parameter(name="--status", help="Only events of this status.", name_transform=status_name),
     ] = None,
     type: Annotated[str | None, Parameter(help="Only events of this type, exactly.")] = None,  # noqa: A002
+    tags: Annotated[str | None, Parameter(help="Only work with any of these tags, such as email,sms.")] = None,
     queue: Annotated[str | None, Parameter(help="Only events of this queue.")] = None,
     since: Annotated[
         str | None, Parameter(help="Only events stored at this time or later: a time, or how long ago, such as 2h.")
@@ -56,12 +58,16 @@ def list_events(
         raise SettingsError(f"--limit is {limit}; give a number from 1 to {MAX_LIMIT:,}.")
     if before is not None and not 1 <= before <= LARGEST_ID:
         raise SettingsError(f"--before is {before}; give the id of an event.")
+    named = _tags(tags)
+    if tags is not None and not named:
+        raise SettingsError("--tags is empty; leave it out or name some.")
     from eventhub.store.values import EventFilter
 
     now = datetime.now(UTC)
     wanted = EventFilter(
         status=status,
         type=type,
+        tags=None if tags is None else frozenset(named),
         queue=queue,
         since=None if since is None else moment_of("since", since, now),
         until=None if until is None else moment_of("until", until, now),
@@ -74,6 +80,13 @@ def list_events(
         document({"events": found, "next_before": next_before})
         return
     _print_list(found, next_before)
+
+
+def _tags(text: str | None) -> tuple[str, ...]:
+    try:
+        return parse_tags(text)
+    except InvalidEventError as error:
+        raise SettingsError(f"--tags: {error}") from None
 
 
 @app.command(name="show")

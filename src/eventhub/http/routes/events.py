@@ -7,7 +7,7 @@ from typing import Annotated, Final
 from msgspec import UNSET, Meta
 
 from eventhub.core.events import QueuedEvent, Status
-from eventhub.core.matching import check_type, parse_tags
+from eventhub.core.matching import check_queue, check_type, parse_tags
 from eventhub.errors import InvalidEventError
 from eventhub.handling.logs import get_logger
 from eventhub.http import cloud_events
@@ -43,6 +43,7 @@ class ListQuery(Asked):
     status: Status | None = None
     tags: Annotated[str, Meta(description="With commas; an event fits when it has any of them.")] | None = None
     type: Annotated[str, Meta(description="Events of exactly this type.")] | None = None
+    queue: Annotated[str, Meta(description="Events of this queue.")] | None = None
     since: Annotated[Moment, Meta(description="Stored at this time or later.")] | None = None
     until: Annotated[Moment, Meta(description="Stored at this time or earlier.")] | None = None
     limit: Annotated[int, Meta(ge=1, le=1000)] = 20
@@ -158,6 +159,7 @@ def _filter(query: ListQuery) -> EventFilter:
     try:
         tags = None if query.tags is None else frozenset(parse_tags(query.tags))
         kind = None if query.type is None else check_type(query.type)
+        queue = None if query.queue is None else check_queue("The queue", query.queue)
         since = None if query.since is None else as_moment(query.since)
         until = None if query.until is None else as_moment(query.until)
     except InvalidEventError as error:
@@ -168,6 +170,7 @@ def _filter(query: ListQuery) -> EventFilter:
         status=query.status,
         type=kind,
         tags=tags,
+        queue=queue,
         since=since,
         until=until,
         limit=query.limit,
