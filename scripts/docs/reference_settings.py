@@ -3,7 +3,6 @@
 from typing import Any, get_args
 
 import msgspec
-
 from cyclopts import App
 
 from eventhub.cli import build_app

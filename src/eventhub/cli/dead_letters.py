@@ -70,7 +70,7 @@ async def unpark_letter(store: Store, number: int, by: str) -> DeadLetter:
     key, done = letter.ordering_key, False
     if letter.parked and key is not None and letter.subscriber is not None:
         done = await store.unpark_key(letter.subscriber, key, by=by)
-    elif letter.parked and key is not None:
+    elif letter.parked and key is not None and letter.queue is not None:
         done = await store.unpark(letter.queue, key, by=by)
     if not done:
         raise EventHubError(f"Dead letter {number} holds no ordering key; `eventhub dlq list` shows which are parked.")

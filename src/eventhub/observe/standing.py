@@ -76,7 +76,9 @@ class Standing(Collector):
         suspended = sum(row.circuit == "open" for row in self._subscribers)
         yield status
         yield _gauge("eventhub_circuits_open", "Subscribers to whom sending is suspended.", suspended)
-        yield _gauge("eventhub_blocked_keys", "Ordering keys of subscribers and queues held up by a failure.", self._hub.blocked_keys)
+        yield _gauge(
+            "eventhub_blocked_keys", "Ordering keys held up by a failure, of queues as well.", self._hub.blocked_keys
+        )
         yield _gauge("eventhub_parked_keys", "Those of them that wait for an operator.", self._hub.parked_keys)
         waiting = GaugeMetricFamily(
             "eventhub_subscriber_pending_messages",
