@@ -47,6 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             latencies=options.latencies,
             keys=options.keys,
             history=options.history,
+            seed=options.seed,
             only=names(options.only),
             systems=names(options.systems),
         )
@@ -140,6 +141,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--latencies", type=int, default=usual.latencies, help="events of one latency measurement")
     parser.add_argument("--keys", type=int, default=usual.keys, help="ordering keys")
     parser.add_argument("--history", type=int, default=usual.history, help="events of the history that Spark reads")
+    parser.add_argument("--seed", type=int, default=usual.seed, help="of the order in which systems take turns")
     add_places(parser)
     return parser
 

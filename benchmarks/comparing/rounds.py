@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,7 +16,7 @@ from benchmarks.comparing.settings import Settings, Subject
 from eventhub.bench.figures import Sample
 from eventhub.bench.machine import Facts
 
-__all__ = ["Planned", "Rounds", "Tell", "load", "now", "processor"]
+__all__ = ["Planned", "Rounds", "Tell", "in_turn", "load", "now", "processor"]
 
 Key = tuple[str, str]
 Tell = Callable[[str], None]
@@ -49,9 +50,7 @@ class Rounds:
         rounds = self._settings.rounds
         for number in range(1, rounds + 1):
             for workload in self._plan:
-                for place in range(len(self._systems)):
-                    # Nobody is always the first, or always comes right after the same other.
-                    system = self._systems[(place + number - 1) % len(self._systems)]
+                for system in in_turn(self._systems, self._settings.seed, workload.name, number):
                     await self._measure(f"round {number}/{rounds}", workload, system)
             yield
 
@@ -96,6 +95,16 @@ class Rounds:
             figures=figures,
             comparisons=comparisons,
         )
+
+
+def in_turn(systems: Sequence[str], seed: int, workload: str, number: int) -> list[str]:
+    """An order of its own for each workload and round, always the same for a seed.
+
+    Nobody is always the first, or comes after the same other who left the disk busy; a mere rotation keeps neighbours.
+    """
+    order = list(systems)
+    random.Random(f"{seed} {workload} {number}").shuffle(order)  # noqa: S311 - spread, not secrecy
+    return order
 
 
 def now() -> str:

@@ -59,6 +59,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     keys: int = 100
     history: int = 1_000_000
     idle_seconds: float = 3.0
+    seed: int = 1
     only: tuple[str, ...] = ()
     systems: tuple[str, ...] = ()
 

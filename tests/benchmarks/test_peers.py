@@ -10,6 +10,7 @@ from benchmarks import compare
 from benchmarks.comparing.conversation import Adapter, Missing
 from benchmarks.comparing.results import compare as compared
 from benchmarks.comparing.results import figure
+from benchmarks.comparing.rounds import in_turn
 from benchmarks.comparing.settings import WORKLOADS, Settings, check_names, chosen, workloads_of
 from benchmarks.comparing.systems import SYSTEMS
 from benchmarks.comparing.tables import short
@@ -67,6 +68,16 @@ def test_figures_leave_out_rounds_that_failed_and_ratios_are_taken_round_by_roun
     assert found.troubles == ["late"]
     (one,) = compared("drain", {"eventhub": mine, "other": theirs, "absent": [None, None, None]})
     assert (one.system, one.ratio.samples) == ("other", [2.0, 3.0])
+
+
+def test_turns_are_shuffled_for_each_workload_and_round_and_can_be_repeated():
+    systems = ["a", "b", "c", "d", "e"]
+    orders = [in_turn(systems, 1, workload, number) for workload in ("drain", "ordered") for number in range(1, 9)]
+    assert all(sorted(order) == systems for order in orders)
+    assert orders == [in_turn(systems, 1, w, number) for w in ("drain", "ordered") for number in range(1, 9)]
+    assert {order[0] for order in orders} == set(systems)
+    assert {order[order.index("a") - 1] for order in orders} == {"b", "c", "d", "e"}
+    assert in_turn(systems, 2, "drain", 1) != orders[0]
 
 
 def test_events_out_of_order_are_seen():
