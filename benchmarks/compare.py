@@ -44,6 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             backlog=options.backlog,
             held_seconds=options.held_seconds,
             drain_seconds=options.drain_seconds,
+            sustained_seconds=options.sustained_seconds,
             latencies=options.latencies,
             keys=options.keys,
             history=options.history,
@@ -138,6 +139,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--drain-seconds", type=float, default=usual.drain_seconds, help="the longest drain of the slow"
     )
+    parser.add_argument(
+        "--sustained-seconds", type=float, default=usual.sustained_seconds,
+        help="how long is published and drained at once; 0: not measured",
+    )  # fmt: skip
     parser.add_argument("--latencies", type=int, default=usual.latencies, help="events of one latency measurement")
     parser.add_argument("--keys", type=int, default=usual.keys, help="ordering keys")
     parser.add_argument("--history", type=int, default=usual.history, help="events of the history that Spark reads")

@@ -26,11 +26,12 @@ class Trouble(Exception):
 class Adapter:
     """The process of one adapter on one database, for the length of a block. What it prints besides goes to ``log``."""
 
-    def __init__(self, system: System, url: str, payload: dict[str, Any], log: int) -> None:
+    def __init__(self, system: System, url: str, payload: dict[str, Any], log: int, *, notify: bool = False) -> None:
         self._system = system
         self._url = url
         self._payload = payload
         self._log = log
+        self._notify = notify
         self._process: asyncio.subprocess.Process
         self.told: dict[str, Any] = {}
         """Versions and settings."""
@@ -45,7 +46,7 @@ class Adapter:
             limit=LONGEST_LINE,
         )
         try:
-            self.told = await self.ask("prepare", url=self._url, payload=self._payload)
+            self.told = await self.ask("prepare", url=self._url, payload=self._payload, notify=self._notify)
         except BaseException:
             await self._end()
             raise

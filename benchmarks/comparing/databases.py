@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import shutil
+import sqlite3
 import tempfile
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 
 from eventhub.bench.databases import PostgresDatabases, SqliteDatabases
@@ -28,6 +29,15 @@ class EmptyPostgres(PostgresDatabases):
         finally:
             await self._drop(name)
 
+    async def tidy(self, url: str) -> None:
+        """What was filled is on the disk, and the planner knows it, before anything is measured."""
+        connection = await connect(url)
+        try:
+            await connection.execute("VACUUM ANALYZE")
+            await connection.execute("CHECKPOINT")
+        finally:
+            await connection.close()
+
 
 class EmptySqlite(SqliteDatabases):
     """Files that do not exist yet, each in a directory of its own."""
@@ -39,6 +49,11 @@ class EmptySqlite(SqliteDatabases):
             yield str(Path(directory) / "bench.db")
         finally:
             shutil.rmtree(directory, ignore_errors=True)
+
+    async def tidy(self, url: str) -> None:
+        """What was filled is in the file itself, not in its write-ahead log."""
+        with closing(sqlite3.connect(url)) as connection:
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
 Places = EmptyPostgres | EmptySqlite

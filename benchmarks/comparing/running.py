@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from benchmarks.comparing.databases import Places
 from benchmarks.comparing.results import Result, SystemFacts
 from benchmarks.comparing.rounds import Planned, Rounds, Tell
-from benchmarks.comparing.settings import Engine, Settings, chosen
+from benchmarks.comparing.settings import Engine, Settings
 from benchmarks.comparing.systems import System
 from benchmarks.comparing.workloads import Bench, Workload, workloads
 from eventhub.bench.figures import Sample
@@ -21,12 +21,10 @@ async def run(
 ) -> AsyncIterator[Result]:
     """Measure every system; ``places`` must be open. After each round the result so far is given out."""
     bench = Bench(places, settings, log)
-    plan = workloads(settings, postgres=engine == "postgres")
-    names = chosen(settings.only, [workload.name for workload in plan])
     rounds = Rounds(
         settings,
         [system.name for system in systems],
-        [_planned(workload, bench, systems) for workload in plan if workload.name in names],
+        [_planned(workload, bench, systems) for workload in workloads(settings, postgres=engine == "postgres")],
         tell,
     )
     facts = machine_facts({engine: places.facts})

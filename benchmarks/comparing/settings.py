@@ -35,7 +35,9 @@ WORKLOADS: Final = (
     "publish-batch",
     "drain",
     "drain-backlog",
+    "drain-free",
     "drain-held",
+    "sustained",
     "ordered",
     "latency",
     "latency-same-process",
@@ -55,6 +57,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     backlog: int = 1_000_000
     held_seconds: float = 60.0
     drain_seconds: float = 60.0
+    sustained_seconds: float = 60.0
     latencies: int = 200
     keys: int = 100
     history: int = 1_000_000
@@ -72,6 +75,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
                 raise ValueError(f"{name} is {getattr(self, name)}; give more than 0.")
         if self.backlog < 0:
             raise ValueError(f"backlog is {self.backlog}; give 0 to leave that workload out, or more.")
+        if self.sustained_seconds < 0:
+            raise ValueError(f"sustained_seconds is {self.sustained_seconds}; give 0 to leave it out, or more.")
 
 
 def workloads_of(subject: Subject, settings: Settings) -> tuple[str, ...]:
@@ -79,7 +84,8 @@ def workloads_of(subject: Subject, settings: Settings) -> tuple[str, ...]:
     if subject in ("spark", "webhooks"):
         return chosen(settings.only, FACE_WORKLOADS[subject])
     left_out = {"drain-backlog"} if settings.backlog == 0 else set()
-    left_out |= {"drain-held"} if subject == "sqlite" else set()
+    left_out |= {"sustained"} if settings.sustained_seconds == 0 else set()
+    left_out |= {"drain-free", "drain-held"} if subject == "sqlite" else set()
     return chosen(settings.only, [name for name in WORKLOADS if name not in left_out])
 
 

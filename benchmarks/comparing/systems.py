@@ -40,9 +40,9 @@ def _python(name: str, engine: Engine, *arguments: str, module: str = "") -> Sys
     return System(name=name, kind="peer", engines=(engine,), language="Python", command=command)
 
 
-def _sql(name: str, *arguments: str) -> System:
-    """Functions in the database, without a worker of their own in any language."""
-    return msgspec.structs.replace(_python(name, "postgres", *arguments, module="pgmq"), language="SQL")
+def _sql(name: str, end: str) -> System:
+    """Functions in the database, called without the client that their package has."""
+    return msgspec.structs.replace(_python(name, "postgres", end, module="pgmq_sql"), language="SQL")
 
 
 def _node(name: str) -> System:
@@ -58,9 +58,9 @@ SYSTEMS: Final = (
     _python("chancy", "postgres"),
     _node("graphile-worker"),
     _node("pg-boss"),
-    _sql("pgmq", "archive"),
-    _sql("pgmq-two", "archive", "2"),
-    _sql("pgmq-delete", "delete"),
+    _python("pgmq", "postgres"),
+    _sql("pgmq-sql", "archive"),
+    _sql("pgmq-sql-delete", "delete"),
     _python("huey", "sqlite"),
     _python("litequeue", "sqlite"),
     _python("litequeue-normal", "sqlite", "normal", module="litequeue"),

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Final
 
 from benchmarks.comparing.results import OURS, Figure, Result
 from eventhub.bench.figures import Spread
 
-__all__ = ["markdown", "short"]
+__all__ = ["even", "few_rounds", "markdown", "short"]
+
+BESIDE: Final = ("p99", "from the call", "until settled", "last drain")
+"""What is told beside a figure, where it is known."""
+ENOUGH: Final = 3
+"""Rounds below which a range says nothing."""
 
 
 def markdown(result: Result) -> str:
@@ -35,8 +41,19 @@ def _standing(result: Result) -> str:
         f"{result.began} to {result.ended}; {facts.cores} cores ({result.processor}), {facts.memory_mb:,} MB, "
         f"{facts.system}; {facts.python}. Database: {settings}. Load of the machine: before {noise.load_before:g}, "
         f"after {noise.load_after:g}, highest {noise.load_highest:g}, this run included. "
-        f"{result.settings.rounds} rounds: the median, and in parentheses the lowest and the highest."
+        f"{few_rounds(result.settings.rounds)}{result.settings.rounds} rounds: the median, and in parentheses the "
+        "lowest and the highest."
     )
+
+
+def few_rounds(rounds: int) -> str:
+    """A warning, when a run was only a trial."""
+    return "**Fewer than three rounds: a trial, not a result.** " if rounds < ENOUGH else ""
+
+
+def even(ratio: Spread) -> bool:
+    """Whether one was ahead in some rounds, and the other in others."""
+    return ratio.low <= 1.0 <= ratio.high
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -57,8 +74,8 @@ def _figures(result: Result) -> str:
 def _cell(figure: Figure) -> str:
     if figure.values is None:
         return "failed" if figure.troubles else "–"
-    p99 = figure.more.get("p99")
-    return _spread(figure.values) + (f", p99 {short(p99.median)}" if p99 else "") + ("*" if figure.troubles else "")
+    beside = "".join(f", {name} {short(figure.more[name].median)}" for name in BESIDE if name in figure.more)
+    return _spread(figure.values) + beside + ("*" if figure.troubles else "")
 
 
 def _spread(values: Spread) -> str:
@@ -75,10 +92,14 @@ def _ratios(result: Result) -> str:
             rows.append(
                 [
                     system.name,
-                    *(f"{cell.median:.2f} ({cell.low:.2f}–{cell.high:.2f})" if cell else "–" for cell in cells),
+                    *(_ratio(cell) if cell else "–" for cell in cells),
                 ]
             )
     return _table(head, rows)
+
+
+def _ratio(values: Spread) -> str:
+    return f"{values.median:.2f} ({values.low:.2f}–{values.high:.2f})" + (", even" if even(values) else "")
 
 
 def _systems(result: Result) -> str:

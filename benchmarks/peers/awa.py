@@ -49,9 +49,13 @@ class Awa(Peer):
             "an ordering_key chooses a shard; jobs of a key are claimed in order, but run at the same time"
         )
 
+    async def ready(self) -> None:
+        self._worker = awa.AsyncClient(self.url, max_connections=20)
+        await self._worker.queue_stats()
+
     @asynccontextmanager
     async def worker(self, handled: Handled) -> AsyncIterator[None]:
-        client = awa.AsyncClient(self.url, max_connections=20)
+        client = self._worker  # one can be started once
 
         @client.task(BenchEvent, queue=QUEUE)
         async def handle(job: Any) -> None:

@@ -1,4 +1,7 @@
-"""Event Hub itself, spoken to as any other system: EventQueue and EventManager with their defaults."""
+"""Event Hub itself, spoken to as any other system: EventQueue and EventManager with their defaults.
+
+The manager works with the queue that is open already, as most peers' workers do with their pool.
+"""
 
 from __future__ import annotations
 
@@ -41,19 +44,13 @@ class EventHub(Peer):
 
     @asynccontextmanager
     async def worker(self, handled: Handled) -> AsyncIterator[None]:
-        async with self._manager(handled):
-            yield
-
-    @asynccontextmanager
-    async def _manager(self, handled: Handled) -> AsyncIterator[EventManager]:
         async def handler(event: QueuedEvent) -> None:
             handled(event.payload)
 
-        async with EventQueue(self.url) as queue:
-            manager = EventManager(queue)
-            manager.register("peer", TYPE, handler)
-            async with manager:
-                yield manager
+        manager = EventManager(self._queue)
+        manager.register("peer", TYPE, handler)
+        async with manager:
+            yield
 
     async def waiting(self) -> int:
         depth = (await self._queue.stats()).depth

@@ -14,10 +14,23 @@ from dataclasses import dataclass
 from time import monotonic
 from typing import Any, ClassVar, Final
 
-__all__ = ["Drained", "Handled", "Peer", "Tally", "Unsupported", "in_thread", "post", "spread_over", "timed"]
+__all__ = [
+    "Drained",
+    "Handled",
+    "Latencies",
+    "Peer",
+    "Tally",
+    "Unsupported",
+    "in_thread",
+    "post",
+    "spread_over",
+    "timed",
+]
 
 GLANCE: Final = 0.005
 """Seconds between two looks at how far a worker is; when it was done is noted by the handler itself."""
+SETTLING: Final = 20.0
+"""Seconds after the last handler until which the tables should say that nothing is left."""
 
 REST: Final = (0.01, 0.02)
 """Seconds between two events of a latency measurement: long enough that the worker sleeps again."""
@@ -40,6 +53,27 @@ class Drained:
     handled: int
     first: float = 0.0
     """Seconds until the first handler ran: what starting a worker takes."""
+    settled: float | None = None
+    """Seconds until the tables said that nothing is left, where that was asked for."""
+
+
+@dataclass(frozen=True)
+class Latencies:
+    """Milliseconds until the handler started, event by event."""
+
+    after_return: list[float]
+    """Since the call of publish returned, which is after the commit; 0 when the handler was sooner."""
+    after_call: list[float]
+    """Since that call was made."""
+
+    @classmethod
+    def of(cls, times: Sequence[tuple[float, float, float]]) -> Latencies:
+        """From when each was called, returned and handled. The first one only warms up."""
+        known = times[1:]
+        return cls(
+            [max(0.0, at - returned) * 1000 for _, returned, at in known],
+            [(at - called) * 1000 for called, _, at in known],
+        )
 
 
 class Peer(ABC):
@@ -52,6 +86,8 @@ class Peer(ABC):
 
     url: str
     payload: dict[str, Any]
+    notify: bool = False
+    """Whether a worker that sleeps is to be woken at once, for those who have to choose: it makes publishing dearer."""
 
     @abstractmethod
     async def prepare(self) -> None:
@@ -59,6 +95,9 @@ class Peer(ABC):
 
     async def close(self) -> None:  # noqa: B027 - not every peer holds something
         """Let go of connections."""
+
+    async def ready(self) -> None:  # noqa: B027 - most reuse what publishing has opened
+        """Connect what the next worker works with; the clock starts afterwards."""
 
     @abstractmethod
     async def publish_one(self, payload: dict[str, Any]) -> None:
@@ -105,20 +144,20 @@ class Peer(ABC):
 
         return await timed(publish)
 
-    async def latencies(self, count: int) -> list[float]:
-        """Milliseconds from commit to handler, one event at a time; publisher and worker share a process."""
+    async def latencies(self, count: int) -> Latencies:
+        """From publishing to the handler, one event at a time; publisher and worker share a process."""
         loop = asyncio.get_running_loop()
         at: asyncio.Queue[float] = asyncio.Queue()
         found = []
+        await self.ready()
         async with self.worker(lambda _: post(loop, at, monotonic())):
-            for number in range(count + 1):
+            for _ in range(count + 1):
                 await asyncio.sleep(random.uniform(*REST))  # noqa: S311 - spread, not secrecy
+                called = monotonic()
                 await self.publish_one(self.payload)
-                committed = monotonic()
-                started = await asyncio.wait_for(at.get(), PATIENCE)
-                if number:  # the first one only warms up
-                    found.append(max(0.0, started - committed) * 1000)
-        return found
+                returned = monotonic()
+                found.append((called, returned, await asyncio.wait_for(at.get(), PATIENCE)))
+        return Latencies.of(found)
 
     async def fill(self, count: int) -> None:
         """Publish events to be drained; nobody looks at the time."""
@@ -129,20 +168,22 @@ class Peer(ABC):
             for _ in range(count):
                 await self.publish_one(self.payload)
 
-    async def drain(self, count: int, seconds: float) -> Drained:
-        return await self._drain(self.worker, Tally(count), seconds)
+    async def drain(self, count: int, seconds: float, *, settle: bool = False) -> Drained:
+        """Let a worker handle so many; with ``settle``, also note when the tables say that nothing is left."""
+        return await self._drain(self.worker, Tally(count), seconds, settle=settle)
 
     async def ordered(self, count: int, keys: int, seconds: float) -> Drained:
         events = [{**self.payload, "key": f"key-{n % keys}", "number": n} for n in range(count)]
         for begin in range(0, count, 1000):
             await self.publish_ordered(events[begin : begin + 1000])
         tally = OrderedTally(count)
-        drained = await self._drain(self.ordered_worker, tally, seconds)
+        drained = await self._drain(self.ordered_worker, tally, seconds, settle=True)
         if tally.out_of_order:
             raise RuntimeError(f"{tally.out_of_order} of {tally.count} events came before an older one of their key")
         return drained
 
-    async def _drain(self, worker: Worker, tally: Tally, seconds: float) -> Drained:
+    async def _drain(self, worker: Worker, tally: Tally, seconds: float, *, settle: bool) -> Drained:
+        await self.ready()
         gc.collect()
         started = monotonic()
         async with worker(tally):
@@ -150,7 +191,18 @@ class Peer(ABC):
                 await asyncio.sleep(GLANCE)
             ended = tally.ended or monotonic()
             done = min(tally.count, tally.wanted)
-        return Drained(done, ended - started, tally.count, max(tally.began - started, 0.0))
+            settled = await self._settled() if settle and tally.full else None
+        settling = None if settled is None else max(settled, ended) - started
+        return Drained(done, ended - started, tally.count, max(tally.began - started, 0.0), settling)
+
+    async def _settled(self) -> float | None:
+        """When the tables said that nothing is left: the moment at which the question was sent that found it so."""
+        until = monotonic() + SETTLING
+        while (asked := monotonic()) < until:
+            if await self.waiting() == 0:
+                return asked
+            await asyncio.sleep(GLANCE)
+        return None
 
 
 Worker = Callable[[Handled], AbstractAsyncContextManager[None]]

@@ -58,7 +58,7 @@ class Pgbench(Peer):
         statement = INSERT_MANY.format(payload=json.dumps(self.payload), size=size)
         return await self._run(statement, -(-count // size), 1)
 
-    async def drain(self, count: int, seconds: float) -> Drained:
+    async def drain(self, count: int, seconds: float, *, settle: bool = False) -> Drained:
         before = await self.waiting()
         took = 0.0
         while (rest := count - (before - await self.waiting())) > 0 and took < seconds:
@@ -67,7 +67,7 @@ class Pgbench(Peer):
             else:
                 took += await self._run(TAKE.format(size=CLAIM), rest // CLAIM, TAKERS)
         done = before - await self.waiting()
-        return Drained(done, took, done)
+        return Drained(done, took, done, settled=took if settle else None)  # it ends with its last commit
 
     async def _run(self, statement: str, times: int, clients: int) -> float:
         """Seconds that so many transactions took, as pgbench tells it, without the time for connecting."""

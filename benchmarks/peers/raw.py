@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, ClassVar
 
-from benchmarks.peers.peer import REST, Drained, Handled, Peer, Unsupported
+from benchmarks.peers.peer import REST, Drained, Handled, Latencies, Peer, Unsupported
 from benchmarks.peers.speaking import speak
 from eventhub.bench.raw import Raw, open_raw
 from eventhub.bench.settings import CLAIM, Engine
@@ -51,11 +51,11 @@ class RawDriver(Peer):
     async def fill(self, count: int) -> None:
         await fill(self.url, count)
 
-    async def drain(self, count: int, seconds: float) -> Drained:
+    async def drain(self, count: int, seconds: float, *, settle: bool = False) -> Drained:
         done, took = await self._raw.drain(count, batch=CLAIM, seconds=seconds)
-        return Drained(done, took, done)
+        return Drained(done, took, done, settled=took if settle else None)  # it ends with its last commit
 
-    async def latencies(self, count: int) -> list[float]:
+    async def latencies(self, count: int) -> Latencies:
         found = []
         for _ in range(count):
             await asyncio.sleep(random.uniform(*REST))  # noqa: S311 - spread, not secrecy
@@ -63,7 +63,7 @@ class RawDriver(Peer):
             if took is None:
                 took = await self._raw.latency(notified=False)
             found.append((took or 0.0) * 1000)
-        return found
+        return Latencies(found, [])
 
     def worker(self, handled: Handled) -> AbstractAsyncContextManager[None]:  # noqa: ARG002 - says why
         raise Unsupported("a driver has no worker")

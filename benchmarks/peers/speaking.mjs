@@ -8,6 +8,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 const require = createRequire(new URL("../node/package.json", import.meta.url));
 const GLANCE = 5;
 const PATIENCE = 60_000;
+const SETTLING = 20;
 
 export class Unsupported extends Error {}
 
@@ -63,17 +64,18 @@ class Tally {
 }
 
 /**
- * A peer has: packages, settings, prepare(url), close(), publishOne(payload), publishBatch(payloads), waiting(),
- * worker(handled, ordered) that resolves to a function which stops it, and publishOrdered(events) where it can.
+ * A peer has: packages, settings, prepare(url, notify), close(), publishOne(payload), publishBatch(payloads), waiting(),
+ * worker(handled, ordered) that resolves to a function which stops it, publishOrdered(events) where it can, and ready()
+ * where something has to be connected for a worker before the clock starts.
  */
 class Speaker {
   constructor(peer) {
     this.peer = peer;
   }
 
-  async prepare({ url, payload }) {
+  async prepare({ url, payload, notify }) {
     this.payload = payload;
-    await this.peer.prepare(url);
+    await this.peer.prepare(url, notify);
     const names = [...this.peer.packages, "pg"];
     const versions = Object.fromEntries(names.map((name) => [name, installed(name)]));
     return { versions: { ...versions, node: process.versions.node }, settings: this.peer.settings };
@@ -103,8 +105,8 @@ class Speaker {
     return { count };
   }
 
-  async drain({ count, seconds }) {
-    return this.empty(new Tally(count), seconds, false);
+  async drain({ count, seconds, settle }) {
+    return this.empty(new Tally(count), seconds, { settle });
   }
 
   async ordered({ count, keys, seconds }) {
@@ -112,39 +114,56 @@ class Speaker {
     const events = Array.from({ length: count }, (_, number) => ({ ...this.payload, key: `key-${number % keys}`, number }));
     for (let begin = 0; begin < count; begin += 1000) await this.peer.publishOrdered(events.slice(begin, begin + 1000));
     const tally = new Tally(count, true);
-    const found = await this.empty(tally, seconds, true);
+    const found = await this.empty(tally, seconds, { ordered: true, settle: true });
     if (tally.outOfOrder) throw new Error(`${tally.outOfOrder} events came before an older one of their key`);
     return found;
   }
 
-  async empty(tally, seconds, ordered) {
+  async empty(tally, seconds, { ordered, settle }) {
+    await this.peer.ready?.();
     const started = clock();
     const stop = await this.peer.worker(tally.handled, ordered);
     while (tally.count < tally.wanted && clock() - started < seconds) await sleep(GLANCE);
     const ended = tally.ended || clock();
     const done = Math.min(tally.count, tally.wanted);
+    const emptied = settle && tally.count >= tally.wanted ? await this.settled() : null;
     await stop();
     const first = Math.max(tally.began - started, 0);
-    return { ...timing(ended - started, done), handled: tally.count, first, left: await this.peer.waiting() };
+    const settled = emptied && Math.max(emptied, ended) - started;
+    return { ...timing(ended - started, done), handled: tally.count, first, settled, left: await this.peer.waiting() };
+  }
+
+  /** When the tables said that nothing is left: the moment at which the question was sent that found it so. */
+  async settled() {
+    const until = clock() + SETTLING;
+    for (let asked = clock(); asked < until; asked = clock()) {
+      if ((await this.peer.waiting()) === 0) return asked;
+      await sleep(GLANCE);
+    }
+    return null;
   }
 
   async latency({ count }) {
     let heard;
+    await this.peer.ready?.();
     const stop = await this.peer.worker(() => heard(clock()));
-    const milliseconds = [];
+    const found = { after_return: [], after_call: [] };
     for (let number = 0; number <= count; number += 1) {
       await sleep(10 + 10 * Math.random());
       const started = new Promise((resolve, reject) => {
         heard = resolve;
         setTimeout(() => reject(new Error("no event came")), PATIENCE).unref();
       });
+      const called = clock();
       await this.peer.publishOne(this.payload);
-      const committed = clock();
+      const returned = clock();
       const at = await started;
-      if (number) milliseconds.push(Math.max(0, at - committed) * 1000); // the first one only warms up
+      if (!number) continue; // the first one only warms up
+      found.after_return.push(Math.max(0, at - returned) * 1000);
+      found.after_call.push((at - called) * 1000);
     }
     await stop();
-    return { milliseconds, count };
+    return { ...found, count };
   }
 
   async publish_one() {
@@ -153,7 +172,13 @@ class Speaker {
     return { began, committed: clock() };
   }
 
+  async publish_batch({ count }) {
+    await this.peer.publishBatch(Array(count).fill(this.payload));
+    return { count };
+  }
+
   async memory({ seconds }) {
+    await this.peer.ready?.();
     const stop = await this.peer.worker(() => {});
     await sleep(1000 * seconds);
     const bytes = process.memoryUsage().rss;
@@ -165,9 +190,15 @@ class Speaker {
     return { count: await this.peer.waiting() };
   }
 
-  async work() {
-    this.stop = await this.peer.worker(() => say({ at: clock() }));
+  async work({ quiet }) {
+    this.tally = new Tally(Infinity);
+    await this.peer.ready?.();
+    this.stop = await this.peer.worker(quiet ? this.tally.handled : () => say({ at: clock() }));
     return { ready: true };
+  }
+
+  async handled() {
+    return { count: this.tally.count };
   }
 
   async rest() {
@@ -185,7 +216,7 @@ export async function speak(peer) {
   for await (const line of createInterface({ input: process.stdin })) {
     const asked = JSON.parse(line);
     try {
-      if (!["constructor", "empty"].includes(asked.do) && typeof speaker[asked.do] === "function") say(await speaker[asked.do](asked));
+      if (!["constructor", "empty", "settled"].includes(asked.do) && typeof speaker[asked.do] === "function") say(await speaker[asked.do](asked));
       else say({ unsupported: `it knows no '${asked.do}'` });
     } catch (error) {
       if (error instanceof Unsupported) say({ unsupported: error.message });

@@ -1,10 +1,11 @@
 """What every adapter in Python has in common: it reads one JSON document a line and answers each with another.
 
-    runner ── {"do": "prepare", "url": …, "payload": {…}} ──▶ adapter      the tables of the peer are made
+    runner ── {"do": "prepare", "url": …, "payload": {…}, "notify": …} ──▶ adapter    the tables of the peer are made
            ◀─ {"versions": {"pgqueuer": "1.6.0"}, "settings": "…"} ─
            ── {"do": "publish", "count": 100, "at_once": 16} ─▶            also: batch, fill, drain, ordered, latency,
-           ◀─ {"seconds": 0.05, "count": 100} ─────────────────                  memory, waiting
+           ◀─ {"seconds": 0.05, "count": 100} ─────────────────                  memory, waiting, publish_batch
            ── {"do": "work"} ─▶  ◀─ {"ready": true}, then {"at": clock} for each event handled, until {"do": "rest"}
+           ── {"do": "work", "quiet": true} ─▶  ◀─ {"ready": true}; {"do": "handled"} asks how many there were
 
 A peer that cannot do something answers {"unsupported": "why"}; one that fails, {"error": "what"}. Only the peer's own
 package and the standard library are needed here, because adapters run in the peers' environment. All clocks are
@@ -26,7 +27,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any
 
-from benchmarks.peers.peer import Peer, Unsupported, post
+from benchmarks.peers.peer import Peer, Tally, Unsupported, post
 
 __all__ = ["speak"]
 
@@ -39,6 +40,7 @@ class Speaker:
     def __init__(self, peer: Peer) -> None:
         self.peer = peer
         self._resting = asyncio.Event()
+        self._tally = Tally(sys.maxsize)
 
     async def answer(self, do: str, asked: Answer) -> Answer:
         method = getattr(self, f"do_{do}", None)
@@ -47,8 +49,8 @@ class Speaker:
         found: Answer = await method(**asked)
         return found
 
-    async def do_prepare(self, url: str, payload: dict[str, Any]) -> Answer:
-        self.peer.url, self.peer.payload = url, payload
+    async def do_prepare(self, url: str, payload: dict[str, Any], *, notify: bool = False) -> Answer:
+        self.peer.url, self.peer.payload, self.peer.notify = url, payload, notify
         await self.peer.prepare()
         versions = {name: version(name) for name in self.peer.packages}
         return {"versions": versions, "settings": self.peer.settings}
@@ -60,8 +62,8 @@ class Speaker:
         await self.peer.fill(count)
         return {"count": count}
 
-    async def do_drain(self, count: int, seconds: float) -> Answer:
-        return asdict(await self.peer.drain(count, seconds)) | {"left": await self.peer.waiting()}
+    async def do_drain(self, count: int, seconds: float, *, settle: bool = False) -> Answer:
+        return asdict(await self.peer.drain(count, seconds, settle=settle)) | {"left": await self.peer.waiting()}
 
     async def do_ordered(self, count: int, keys: int, seconds: float) -> Answer:
         return asdict(await self.peer.ordered(count, keys, seconds)) | {"left": await self.peer.waiting()}
@@ -71,7 +73,15 @@ class Speaker:
         await self.peer.publish_one(self.peer.payload)
         return {"began": began, "committed": monotonic()}
 
+    async def do_publish_batch(self, count: int) -> Answer:
+        await self.peer.publish_batch([self.peer.payload] * count)
+        return {"count": count}
+
+    async def do_handled(self) -> Answer:
+        return {"count": self._tally.count}
+
     async def do_memory(self, seconds: float) -> Answer:
+        await self.peer.ready()
         async with self.peer.worker(lambda _: None):
             await asyncio.sleep(seconds)
             return {"bytes": resident()}
@@ -83,12 +93,13 @@ class Speaker:
         return timing(await self.peer.batches(count, size), count)
 
     async def do_latency(self, count: int) -> Answer:
-        return {"milliseconds": await self.peer.latencies(count), "count": count}
+        return asdict(await self.peer.latencies(count)) | {"count": count}
 
-    async def work(self, say: Callable[[Answer], None]) -> None:
-        """Tell the clock for each event until it is time to rest."""
+    async def work(self, say: Callable[[Answer], None], *, quiet: bool = False) -> None:
+        """Tell the clock for each event until it is time to rest, or only count them."""
         try:
-            await self._work(say)
+            await self.peer.ready()
+            await (self._work_quietly(say) if quiet else self._work(say))
         except Exception as error:  # noqa: BLE001 - told to the runner
             say({"unsupported" if isinstance(error, Unsupported) else "error": str(error)})
 
@@ -105,6 +116,12 @@ class Speaker:
                     heard.cancel()
                     break
                 say({"at": heard.result()})
+        say({"rested": True})
+
+    async def _work_quietly(self, say: Callable[[Answer], None]) -> None:
+        async with self.peer.worker(self._tally):
+            say({"ready": True})
+            await self._resting.wait()
         say({"rested": True})
 
     def rest(self) -> None:
@@ -149,7 +166,7 @@ async def converse(peer: Peer) -> None:
         do = asked.pop("do")
         try:
             if do == "work":
-                working = asyncio.create_task(speaker.work(say))
+                working = asyncio.create_task(speaker.work(say, **asked))
             elif do == "rest":
                 speaker.rest()
                 if working is not None:

@@ -1,5 +1,6 @@
 """The comparison with peers: our own adapter, the arithmetic and the files; peers are not installed here."""
 
+import asyncio
 import json
 import os
 from xml.etree import ElementTree as ET
@@ -14,6 +15,8 @@ from benchmarks.comparing.rounds import in_turn
 from benchmarks.comparing.settings import WORKLOADS, Settings, check_names, chosen, workloads_of
 from benchmarks.comparing.systems import SYSTEMS
 from benchmarks.comparing.tables import short
+from benchmarks.peers.held import Held
+from benchmarks.peers.pausing import Pause
 from benchmarks.peers.peer import OrderedTally, spread_over
 from eventhub.bench.figures import Sample, spread
 from eventhub.bench.payloads import PAYLOAD
@@ -27,8 +30,9 @@ async def test_our_adapter_handles_every_event_once_and_keys_in_order(sqlite_pat
     async with Adapter(OURS, str(sqlite_path), PAYLOAD, os.dup(2)) as adapter:
         assert (await adapter.ask("batch", count=30, size=20))["count"] == 30
         assert (await adapter.ask("waiting"))["count"] == 31  # one to warm up
-        drained = await adapter.ask("drain", count=31, seconds=30.0)
+        drained = await adapter.ask("drain", count=31, seconds=30.0, settle=True)
         assert (drained["count"], drained["handled"], drained["left"]) == (31, 31, 0)
+        assert drained["settled"] >= drained["seconds"] >= drained["first"]
         ordered = await adapter.ask("ordered", count=30, keys=3, seconds=30.0)
         assert (ordered["handled"], ordered["left"]) == (30, 0)
         with pytest.raises(Missing, match="it knows no 'juggle'"):
@@ -57,6 +61,58 @@ def test_a_run_writes_figures_tables_and_plots(tmp_path, capsys):
         drawing = ET.parse(tmp_path / f"sqlite-{name}.svg").getroot()
         assert len(drawing.findall("{*}rect")) == 2
     assert not list(tmp_path.glob("eventhub-bench-*"))
+
+
+def test_latencies_count_from_the_return_and_from_the_call_and_a_sustained_run_completes_what_it_published(
+    tmp_path, capsys
+):
+    arguments = ["--engine", "sqlite", "--systems", "eventhub,raw", "--only", "latency,sustained", "--rounds", "1",
+                 "--events", "200", "--latencies", "3", "--sustained-seconds", "0.5", "--results", str(tmp_path),
+                 "--directory", str(tmp_path)]  # fmt: skip
+    assert compare.main(arguments) == 0
+    capsys.readouterr()
+    result = json.loads((tmp_path / "sqlite.json").read_text())
+    figures = {(one["workload"], one["system"]): one for one in result["figures"]}
+    for name in ("latency", "latency-same-process"):
+        latency = figures[name, "eventhub"]
+        assert latency["more"]["from the call"]["median"] > latency["values"]["median"]
+    more = figures["sustained", "eventhub"]["more"]
+    assert more["published"]["median"] >= more["events"]["median"] > 0
+    assert figures["sustained", "raw"]["missing"] == "a driver has no worker"
+    assert "from the call" in (tmp_path / "sqlite.md").read_text()
+
+
+async def test_draining_under_a_snapshot_has_the_same_beside_it_without_and_a_backlog_is_tidied(
+    tmp_path, capsys, postgres_url
+):
+    arguments = ["--engine", "postgres", "--systems", "eventhub", "--only", "drain-free,drain-held,drain-backlog",
+                 "--rounds", "1", "--events", "200", "--backlog", "300", "--held-seconds", "0.1", "--db", postgres_url,
+                 "--results", str(tmp_path)]  # fmt: skip
+    assert await asyncio.to_thread(compare.main, arguments) == 0
+    capsys.readouterr()
+    result = json.loads((tmp_path / "postgres.json").read_text())
+    assert [one["workload"] for one in result["figures"]] == ["drain-backlog", "drain-free", "drain-held"]
+    assert all(one["troubles"] == [] for one in result["figures"])
+    assert all(one["more"]["last drain"]["median"] > 0 for one in result["figures"][1:])
+
+
+async def test_a_connection_is_lent_to_one_at_a_time_and_not_opened_twice():
+    opened = iter(range(10))
+    held = Held(lambda: asyncio.sleep(0, next(opened)))
+    async with held.one() as first, held.one() as second:
+        assert (first, second) == (0, 1)
+    async with held.one() as again:
+        assert again == 0
+    await held.open(3)
+    assert sorted(held.all()) == [0, 1, 2]
+
+
+async def test_a_pause_ends_with_what_came_while_one_looked():
+    pause = Pause(notified=True)
+    pause.begin()
+    pause.end()
+    await asyncio.wait_for(pause.wait(), 0.5)
+    await asyncio.wait_for(Pause(notified=False).wait(), 0.5)  # without notifications it looks again by itself
 
 
 def test_figures_leave_out_rounds_that_failed_and_ratios_are_taken_round_by_round():
@@ -129,7 +185,8 @@ def test_a_missing_driver_for_java_is_told_before_anything_is_done(tmp_path, cap
 
 def test_what_a_subject_does_not_have_is_left_out():
     drains = Settings(only=("drain",), backlog=0)
-    assert workloads_of("postgres", drains) == ("drain", "drain-held")
+    assert workloads_of("postgres", drains) == ("drain", "drain-free", "drain-held")
+    assert "sustained" not in workloads_of("postgres", Settings(sustained_seconds=0))
     assert workloads_of("sqlite", drains) == ("drain",)
     assert workloads_of("spark", drains) == ()
     assert workloads_of("spark", Settings(only=("pipeline-read",))) == ("pipeline-read-1", "pipeline-read-2")
