@@ -1,102 +1,109 @@
-"""pgmq: its own SQL functions, as its Python package ships them, called with asyncpg in batches.
+"""pgmq by its own client in Python: AsyncPGMQueue on asyncpg, one consumer that reads and archives 500 at a time.
 
-Settings: https://pgmq.github.io/pgmq/api/sql/functions/ (read, archive, delete, send_batch; read_grouped for order by
-the group in a message's header). A message that was read is archived, or with ``delete`` as an argument deleted.
-There is no worker in pgmq, so this is the loop that one writes: read 500, handle, archive 500; when there is nothing,
-look again every 10 ms on average. A second argument says how many such loops run side by side.
+Settings: https://pgmq.github.io/pgmq-py/ (AsyncPGMQueue with its own pool and orjson; send, send_batch, read_batch,
+archive_batch; read_grouped and create_fifo_index for order by the group in a message's header; enable_notify and
+AsyncNotificationListener). Every call of the client is a transaction of its own, BEGIN and COMMIT, on a connection of
+its pool. There is no worker in pgmq, so this is the loop that one writes: read 500, handle, archive 500; when there is
+nothing, look again in 10 ms. For latencies the queue notifies of every message (throttle 0), and the loop listens.
+``pgmq_sql`` is the other way: the SQL functions without the client.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
-import sys
-from collections.abc import AsyncIterator, Sequence
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, ClassVar, Final
 
-import asyncpg
-from pgmq.install import get_embedded_install_sql
+from pgmq import AsyncPGMQueue, get_embedded_install_sql
+from pgmq.notify_listener import AsyncNotificationListener
 
+from benchmarks.peers.pausing import POLL, Pause
 from benchmarks.peers.peer import Handled, Peer
 from benchmarks.peers.speaking import speak
 
 QUEUE: Final = "bench"
 BATCH: Final = 500
 LEASE_SECONDS: Final = 60
-POLL: Final = 0.01
-SEND: Final = f"SELECT pgmq.send('{QUEUE}', $1::jsonb)"
-SEND_MANY: Final = f"SELECT pgmq.send_batch('{QUEUE}', $1::jsonb[])"
-SEND_GROUPED: Final = f"SELECT pgmq.send_batch('{QUEUE}', $1::jsonb[], $2::jsonb[])"
-READ: Final = f"SELECT msg_id, message FROM pgmq.read('{QUEUE}', {LEASE_SECONDS}, {BATCH})"  # noqa: S608
-READ_GROUPED: Final = f"SELECT msg_id, message FROM pgmq.read_grouped('{QUEUE}', {LEASE_SECONDS}, {BATCH})"  # noqa: S608
-END: Final = {name: f"SELECT pgmq.{name}('{QUEUE}', $1::bigint[])" for name in ("archive", "delete")}
+
+Read = Callable[[], Awaitable[list[Any]]]
 
 
 class Pgmq(Peer):
-    packages: ClassVar = ("pgmq", "asyncpg")
-
-    def __init__(self, end: str = "archive", loops: str = "1") -> None:
-        self._end = END[end]
-        self._loops = int(loops)
-        self.settings = f"batches of {BATCH}, {loops} at a time, {end}, polled every {POLL * 1000:g} ms"
+    packages: ClassVar = ("pgmq", "asyncpg", "orjson")
+    settings = (
+        f"its own client, a pool of 16, one consumer, batches of {BATCH}, archive; polled every {POLL * 1000:g} ms, "
+        "LISTEN/NOTIFY without throttle for latencies"
+    )
 
     async def prepare(self) -> None:
-        self._pool = await asyncpg.create_pool(self.url, min_size=self._loops, max_size=16)
-        if not await self._pool.fetchval("SELECT count(*) FROM pg_namespace WHERE nspname = 'pgmq'"):
-            await self._pool.execute(get_embedded_install_sql())
-            await self._pool.execute("SELECT pgmq.create($1)", QUEUE)
+        self._queue = AsyncPGMQueue(conn_string=self.url, init_extension=False, pool_size=16, vt=LEASE_SECONDS)
+        self._queue.logger.setLevel(logging.ERROR)  # it warns of every notification, because none has a payload
+        await self._queue.init()
+        if not await self._queue.pool.fetchval("SELECT count(*) FROM pg_namespace WHERE nspname = 'pgmq'"):
+            await self._queue.pool.execute(get_embedded_install_sql())
+            await self._queue.create_queue(QUEUE)
+            if self.notify:
+                await self._queue.enable_notify(QUEUE, throttle_interval_ms=0)
 
     async def close(self) -> None:
-        await self._pool.close()
+        await self._queue.close()
 
     async def publish_one(self, payload: dict[str, Any]) -> None:
-        await self._pool.fetchval(SEND, json.dumps(payload))
+        await self._queue.send(QUEUE, payload)
 
     async def publish_batch(self, payloads: Sequence[dict[str, Any]]) -> None:
-        await self._pool.fetch(SEND_MANY, [json.dumps(payload) for payload in payloads])
+        await self._queue.send_batch(QUEUE, list(payloads))
 
     async def publish_ordered(self, events: Sequence[dict[str, Any]]) -> None:
-        await self._pool.execute("SELECT pgmq.create_fifo_index($1)", QUEUE)
-        headers = [json.dumps({"x-pgmq-group": event["key"]}) for event in events]
-        await self._pool.fetch(SEND_GROUPED, [json.dumps(event) for event in events], headers)
+        await self._queue.create_fifo_index(QUEUE)
+        headers = [{"x-pgmq-group": event["key"]} for event in events]
+        await self._queue.send_batch(QUEUE, list(events), headers=headers)
 
     @asynccontextmanager
     async def worker(self, handled: Handled) -> AsyncIterator[None]:
-        async with self._looping(handled, READ):
+        async with self._consuming(handled, lambda: self._queue.read_batch(QUEUE, batch_size=BATCH)):
             yield
 
     @asynccontextmanager
     async def ordered_worker(self, handled: Handled) -> AsyncIterator[None]:
-        async with self._looping(handled, READ_GROUPED):
+        async with self._consuming(handled, lambda: self._queue.read_grouped(QUEUE, qty=BATCH)):
             yield
 
     @asynccontextmanager
-    async def _looping(self, handled: Handled, read: str) -> AsyncIterator[None]:
-        stop = asyncio.Event()
+    async def _consuming(self, handled: Handled, read: Read) -> AsyncIterator[None]:
+        stop, pause = asyncio.Event(), Pause(notified=self.notify)
 
-        async def loop() -> None:
-            async with self._pool.acquire() as connection:
-                while not stop.is_set():
-                    rows = await connection.fetch(read)
-                    for row in rows:
-                        handled(json.loads(row[1]))
-                    if rows:
-                        await connection.fetch(self._end, [row[0] for row in rows])
-                    else:
-                        await asyncio.sleep(POLL)
+        async def consume() -> None:
+            while not stop.is_set():
+                pause.begin()
+                messages = await read()
+                for message in messages:
+                    handled(message.message)
+                if messages:
+                    await self._queue.archive_batch(QUEUE, [message.msg_id for message in messages])
+                elif not stop.is_set():
+                    await pause.wait()
 
-        running = [asyncio.create_task(loop()) for _ in range(self._loops)]
+        async def hear(_: dict[str, Any]) -> None:
+            pause.end()
+
+        listener = AsyncNotificationListener(self._queue)
+        running = [asyncio.create_task(consume())]
+        if self.notify:
+            running.append(asyncio.create_task(listener.listen(QUEUE, hear)))
         try:
             yield
         finally:
             stop.set()
+            pause.end()
+            listener.stop()
             await asyncio.gather(*running)
 
     async def waiting(self) -> int:
-        found: int = await self._pool.fetchval(f"SELECT count(*) FROM pgmq.q_{QUEUE}")  # noqa: S608
-        return found
+        return int(await self._queue.pool.fetchval(f"SELECT count(*) FROM pgmq.q_{QUEUE}"))  # noqa: S608
 
 
 if __name__ == "__main__":
-    speak(Pgmq(*sys.argv[1:]))
+    speak(Pgmq())
