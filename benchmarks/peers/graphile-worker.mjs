@@ -1,4 +1,5 @@
-// graphile-worker: the local queue of 500 and batched completion of its own performance test.
+// graphile-worker: the local queue of 500 and batched completion of its own performance test; ordered jobs without the
+// local queue, and with batched completion.
 //
 // Settings: https://worker.graphile.org/docs/performance (concurrentJobs 24, maxPoolSize 25, localQueue size 500,
 // completeJobBatchDelay 0, failJobBatchDelay 0) and https://worker.graphile.org/docs/library/add-job (addJobs for many at
@@ -14,7 +15,7 @@ const logger = new Logger(() => (level, message) => level === "error" && console
 
 class GraphileWorker {
   packages = ["graphile-worker"];
-  settings = `concurrentJobs ${CONCURRENCY}, maxPoolSize ${CONCURRENCY + 1}, localQueue 500, completeJobBatchDelay 0`;
+  settings = `concurrentJobs ${CONCURRENCY}, a pool of ${CONCURRENCY + 1}, localQueue 500 (not when ordered), completeJobBatchDelay 0`;
 
   async prepare(url) {
     this.url = url;
@@ -24,7 +25,16 @@ class GraphileWorker {
     await this.utils.migrate();
   }
 
+  async ready() {
+    if (this.working) return;
+    this.working = new pg.Pool({ connectionString: this.url, max: CONCURRENCY + 1, idleTimeoutMillis: 0 });
+    for (const event of ["error", "connect"]) this.working.on(event, (found) => found.on?.("error", console.error));
+    const connected = await Promise.all(Array.from({ length: CONCURRENCY + 1 }, () => this.working.connect()));
+    for (const client of connected) client.release();
+  }
+
   async close() {
+    await this.working?.end();
     await this.utils.release();
     await this.pool.end();
   }
@@ -43,19 +53,20 @@ class GraphileWorker {
   }
 
   async worker(handled, ordered = false) {
-    // One job of a queueName is locked at a time, so a local queue would sleep with its workers idle.
-    const batching = ordered ? {} : { localQueue: { size: 500 }, completeJobBatchDelay: 0, failJobBatchDelay: 0 };
+    // One job of a queueName is locked at a time: a local queue would sleep with its workers idle. Completion does not mind.
+    const fetching = ordered ? {} : { localQueue: { size: 500 } };
     const runner = await run({
       logger,
+      pgPool: this.working,
       noHandleSignals: true,
       crontab: "",
       taskList: { [TASK]: async (payload) => handled(payload) },
       preset: {
         worker: {
-          connectionString: this.url,
           concurrentJobs: CONCURRENCY,
-          maxPoolSize: CONCURRENCY + 1,
-          ...batching,
+          completeJobBatchDelay: 0,
+          failJobBatchDelay: 0,
+          ...fetching,
         },
       },
     });

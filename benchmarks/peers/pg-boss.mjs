@@ -1,8 +1,9 @@
-// pg-boss: batches of 500, fetched again at once while they are full, woken by NOTIFY when idle.
+// pg-boss: batches of 500, fetched again at once while they are full.
 //
 // Settings: https://pgboss.io/api/workers (batchSize, burstWhenBatchFull, localConcurrency), https://pgboss.io/api/queues
 // (notify; policy key_strict_fifo for order by singletonKey; partition for a large queue), https://pgboss.io/api/constructor
-// (useListenNotify).
+// (useListenNotify). LISTEN and NOTIFY are off unless told, and NOTIFY takes a lock at every commit, so they are on for
+// latencies only.
 
 import { load, speak, withoutRepeats } from "./speaking.mjs";
 
@@ -14,14 +15,14 @@ const ORDERED_BATCH = 25; // at most one job of a key comes in a batch, and only
 
 class Boss {
   packages = ["pg-boss"];
-  settings = `batchSize ${BATCH}, burstWhenBatchFull, 2 workers, LISTEN/NOTIFY, a partition of its own`;
+  settings = `batchSize ${BATCH}, burstWhenBatchFull, 2 workers, a partition of its own; LISTEN/NOTIFY for latencies`;
 
-  async prepare(url) {
-    this.boss = new PgBoss({ connectionString: url, max: 16, useListenNotify: true });
+  async prepare(url, notify) {
+    this.boss = new PgBoss({ connectionString: url, max: 16, useListenNotify: notify });
     this.boss.on("error", console.error);
     await this.boss.start();
-    await this.boss.createQueue(QUEUE, { notify: true, partition: true });
-    await this.boss.createQueue(ORDERED, { notify: true, partition: true, policy: "key_strict_fifo" });
+    await this.boss.createQueue(QUEUE, { notify, partition: true });
+    await this.boss.createQueue(ORDERED, { notify, partition: true, policy: "key_strict_fifo" });
   }
 
   async close() {
