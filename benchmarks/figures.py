@@ -17,7 +17,7 @@ from typing import Final
 from benchmarks.comparing.systems import ROOT
 from benchmarks.programs import RESULTS
 from benchmarks.telling.growth import growth
-from benchmarks.telling.peers import ahead, days, every, standing
+from benchmarks.telling.peers import ahead, days, every, held, standing
 
 PAGES: Final = (ROOT / "README.md", ROOT / "docs" / "explanation" / "performance.md")
 BLOCK: Final = re.compile(r"(<!-- figures: (?P<name>[\w-]+) -->\n).*?(<!-- end of figures -->)", re.DOTALL)
@@ -32,6 +32,7 @@ TABLES: Final[dict[str, tuple[Table, str]]] = {
     "sqlite": (every("sqlite"), 'make bench-peers ARGS="--engine sqlite"'),
     "webhooks": (every("webhooks"), 'make bench-peers ARGS="--engine webhooks"'),
     "spark": (every("spark"), 'make bench-peers ARGS="--engine spark"'),
+    "held": (held, 'make bench-peers ARGS="--engine postgres"'),
     "days": (days, "make bench-peers"),
     "growth": (growth, "make bench-growth"),
 }

@@ -1,4 +1,8 @@
-"""What the comparison found, as tables: Event Hub beside the best of the others, all of them, and events a day."""
+"""What the comparison found, as tables: Event Hub beside the best of the others, all of them, under a held snapshot,
+and events a day.
+
+Ratios come with their range over the rounds; where that includes 1 nobody is ahead.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +14,20 @@ import msgspec
 
 from benchmarks.comparing.results import OURS, Figure, Result
 from benchmarks.comparing.settings import SUBJECTS, Subject
-from benchmarks.comparing.tables import short
+from benchmarks.comparing.tables import even, few_rounds, short
+from eventhub.bench.figures import Spread, spread
 
-__all__ = ["ahead", "days", "every", "read", "standing", "table"]
+__all__ = ["ahead", "days", "divided", "every", "held", "read", "standing", "table", "times"]
 
 UNEQUAL: Final = frozenset({"litequeue-normal"})
 """Does not wait for the disk: shown among all, and never the best."""
-DAILY: Final = ("publish-16", "publish-batch", "drain", "ordered", "webhook-rate", "webhook-rate-ordered")
+LASTING: Final = "sustained"
+"""The only rate that is told for a day: others are bursts."""
+ALSO: Final = {
+    "until settled": "the same, until nothing is left in its tables",
+    "from the call": "the same, from the call of publish",
+}
+"""What is told of a workload in a row of its own, where it is known."""
 DAY: Final = 86_400
 MILLION: Final = 1e6
 
@@ -45,6 +56,10 @@ def standing(results: Path) -> str:
     return "\n".join(lines)
 
 
+Values = dict[str, Spread]
+"""Of a workload, by system."""
+
+
 def ahead(subject: Subject) -> Callable[[Path], str]:
     """Event Hub beside the best Python peer, the best of any language, and the limit; ratios round by round."""
 
@@ -53,36 +68,96 @@ def ahead(subject: Subject) -> Callable[[Path], str]:
         if result is None:
             return ""
         head = ["", "Event Hub", "best in Python", "best of all", "the bare driver"]
-        return table(head, [row for one in result.workloads if (row := _beside(result, one))])
+        rows = [row for workload in result.workloads for row in _rows(result, workload)]
+        return f"{_rounds(result)}\n\n{table(head, rows)}"
 
     return make
 
 
-def _beside(result: Result, workload: dict[str, str]) -> list[str]:
+def _rounds(result: Result) -> str:
+    rounds = result.settings.rounds
+    return f"{few_rounds(rounds)}Rounds: {rounds}."
+
+
+def _rows(result: Result, workload: dict[str, str]) -> list[list[str]]:
     figures = _figures(result, workload["name"])
-    if OURS not in figures:
+    values = {name: figure.values for name, figure in figures.items() if figure.values is not None}
+    ratios = {one.system: one.ratio for one in result.comparisons if one.workload == workload["name"]}
+    rows = [_beside(result, workload["title"], workload["unit"], values, ratios)]
+    for name, title in ALSO.items():
+        also = {system: figure.more[name] for system, figure in figures.items() if name in figure.more}
+        rows.append(_beside(result, title, workload["unit"], also, _against_ours(also)))
+    return [row for row in rows if row]
+
+
+def _beside(result: Result, title: str, unit: str, values: Values, ratios: Values) -> list[str]:
+    if OURS not in values:
         return []
     kinds = {one.name: one for one in result.systems}
-    peers = [name for name in figures if kinds[name].kind == "peer" and name not in UNEQUAL]
+    peers = [name for name in values if kinds[name].kind == "peer" and name not in UNEQUAL]
     python = [name for name in peers if kinds[name].language == "Python"]
-    limit = [name for name in figures if name == "raw"]
+    limit = [name for name in values if name == "raw"]
     return [
-        f"{workload['title']}, {workload['unit']}",
-        f"**{_value(figures[OURS])}**",
-        *(_best(result, workload, figures, names) for names in (python, peers, limit)),
+        f"{title}, {unit}",
+        f"**{short(values[OURS].median)}**",
+        *(_best(unit, values, ratios, names) for names in (python, peers, limit)),
     ]
 
 
-def _best(result: Result, workload: dict[str, str], figures: dict[str, Figure], names: list[str]) -> str:
+def _best(unit: str, values: Values, ratios: Values, names: list[str]) -> str:
     """The best of these, and Event Hub divided by it."""
     if not names:
         return "–"
-    pick = max if workload["unit"].endswith("/s") else min
-    best = pick(names, key=lambda name: _median(figures[name]))
-    ratios = {(one.workload, one.system): one.ratio.median for one in result.comparisons}
-    times = ratios.get((workload["name"], best))
+    pick = max if unit.endswith("/s") else min
+    best = pick(names, key=lambda name: values[name].median)
     who = "" if best == "raw" else f"{best} "
-    return f"{who}{_value(figures[best])}" + (f" (×{times:.2f})" if times is not None else "")
+    return f"{who}{short(values[best].median)}" + (f", {times(ratios[best])}" if best in ratios else "")
+
+
+def times(ratio: Spread) -> str:
+    """A ratio with its range over the rounds; nobody is ahead who is it in some of them only."""
+    words = f"×{ratio.median:.2f} ({ratio.low:.2f}–{ratio.high:.2f})"
+    return f"even, {words}" if even(ratio) else words
+
+
+def _against_ours(values: Values) -> Values:
+    if OURS not in values:
+        return {}
+    found = {name: divided(values[OURS], value) for name, value in values.items() if name != OURS}
+    return {name: ratio for name, ratio in found.items() if ratio is not None}
+
+
+def divided(one: Spread, other: Spread) -> Spread | None:
+    """Round by round; None when one of them failed in some round, for nobody knows in which."""
+    if len(one.samples) != len(other.samples) or not all(other.samples):
+        return None
+    return spread([a / b for a, b in zip(one.samples, other.samples, strict=True)])
+
+
+def held(results: Path) -> str:
+    """What each system keeps of its drain while another session holds a snapshot."""
+    result = read(results, "postgres")
+    free, under = ({}, {}) if result is None else (_figures(result, f"drain-{name}") for name in ("free", "held"))
+    rows = [_held_row(system, free[system], under[system]) for system in free if system in under]
+    if result is None or not rows:
+        return ""
+    seconds = f"{result.settings.held_seconds:g} s"
+    head = ["", f"free for {seconds}", "its last drain", f"held for {seconds}", "its last drain", "held / free",
+            "last held / last free"]  # fmt: skip
+    return f"{_rounds(result)} Events a second.\n\n{table(head, rows)}"
+
+
+def _held_row(system: str, free: Figure, under: Figure) -> list[str]:
+    assert free.values is not None
+    assert under.values is not None
+    lasts = free.more["last drain"], under.more["last drain"]
+    shown = (free.values, lasts[0], under.values, lasts[1])
+    ratios = (divided(under.values, free.values), divided(lasts[1], lasts[0]))
+    return [
+        _name(system),
+        *(short(values.median) for values in shown),
+        *("–" if one is None else f"{one.median:.2f} ({one.low:.2f}–{one.high:.2f})" for one in ratios),
+    ]
 
 
 def every(subject: Subject) -> Callable[[Path], str]:
@@ -96,7 +171,7 @@ def every(subject: Subject) -> Callable[[Path], str]:
         head = ["", *(f"{one['name']}, {one['unit']}" for one in result.workloads)]
         rows = [
             [
-                f"**{system.name}**" if system.name == OURS else system.name,
+                _name(system.name),
                 *(_cell(found[one["name"], system.name]) for one in result.workloads),
             ]
             for system in result.systems
@@ -107,18 +182,15 @@ def every(subject: Subject) -> Callable[[Path], str]:
 
 
 def days(results: Path) -> str:
-    """What the rates are in a day."""
+    """What can go on for ever, in a day."""
     rows = []
     for subject in SUBJECTS:
         result = read(results, subject)
-        if result is None:
-            continue
-        titles = {one["name"]: one["title"] for one in result.workloads}
-        for name in DAILY:
-            figure = _figures(result, name).get(OURS) if name in titles else None
-            if figure is not None:
-                rate = _median(figure)
-                rows.append([f"{subject}: {titles[name]}", f"{short(rate)}/s", f"{rate * DAY / MILLION:,.0f} million"])
+        titles = {} if result is None else {one["name"]: one["title"] for one in result.workloads}
+        figure = _figures(result, LASTING).get(OURS) if result is not None else None
+        if figure is not None:
+            rate = _median(figure)
+            rows.append([f"{subject}: {titles[LASTING]}", f"{short(rate)}/s", f"{rate * DAY / MILLION:,.0f} million"])
     return table(["", "a second", "a day"], rows) if rows else ""
 
 
@@ -131,11 +203,11 @@ def _median(figure: Figure) -> float:
     return figure.values.median
 
 
-def _value(figure: Figure) -> str:
-    return short(_median(figure))
+def _name(system: str) -> str:
+    return f"**{system}**" if system == OURS else system
 
 
 def _cell(figure: Figure) -> str:
     if figure.values is None:
         return "failed" if figure.troubles else "–"
-    return _value(figure) + ("*" if figure.troubles else "")
+    return short(_median(figure)) + ("*" if figure.troubles else "")
