@@ -55,7 +55,7 @@ JDBC: Final = Side(
     name="spark-jdbc",
     kind="peer",
     language="Scala",
-    settings="Spark's own source with PostgreSQL's driver, fetchsize 10,000, parts by id",
+    settings="Spark's own source with PostgreSQL's driver, fetchsize 10,000, parts by created_at",
     packages=("pyspark",),
 )
 SIDES: Final[dict[Face, tuple[Side, ...]]] = {
@@ -64,7 +64,8 @@ SIDES: Final[dict[Face, tuple[Side, ...]]] = {
             name=OURS,
             kind="ours",
             language="Python",
-            settings="defaults; copies are safe to repeat and are committed to a Delta table",
+            settings="defaults; copies are safe to repeat and are committed to a Delta table; "
+            "one part is copied by the driver, without a task of Spark",
             packages=("eventhub", "pyspark", "adbc-driver-postgresql", "deltalake"),
         ),
         JDBC,

@@ -9,15 +9,24 @@ from typing import TYPE_CHECKING, Final
 
 from eventhub.bench.figures import Sample
 from eventhub.bench.pipeline.jdbc import copy_by_jdbc
-from eventhub.bench.pipeline.stage import JAR_VARIABLE, WARM_UP, fill, forget_copies, jdbc_jar, open_stage
+from eventhub.bench.pipeline.stage import (
+    JAR_VARIABLE,
+    WARM_UP,
+    fill,
+    forget_copies,
+    jdbc_jar,
+    log_extent,
+    open_stage,
+)
 from eventhub.bench.workloads import Context, Measure, Workload
+from eventhub.errors import StoreError
 from eventhub.pipeline.extraction import Extraction
 from eventhub.store import open_store
 
 if TYPE_CHECKING:
     from eventhub.bench.pipeline.stage import Stage
 
-__all__ = ["beside_jdbc", "compared", "copying", "entries", "history"]
+__all__ = ["beside_jdbc", "check_rows", "compared", "copying", "entries", "history"]
 
 JDBC: Final = "Spark's JDBC source"
 _MISSING: Final = (
@@ -25,17 +34,19 @@ _MISSING: Final = (
     f"or {JAR_VARIABLE}=…/postgresql.jar"
 )
 _UNREACHABLE: Final = "nothing beside it: Java knows no Unix sockets; give --db a server with a host name"
+WARM_SHARE: Final = 5
+"""Both sides copy one of so many events before: Java is slow until it has seen enough rows."""
 _entries: dict[str, int] = {}
 """How long the logs of these hubs are."""
 
 
 async def history(context: Context) -> str:
-    """A hub with the whole history, made once for all that only read it."""
+    """A hub with the whole history, made once for all that only read it; over TCP, as the other side comes."""
 
     async def prepare(url: str) -> None:
-        _entries[url] = (await fill(url, context.settings.events)).entries
+        _entries[context.databases.network_url(url)] = (await fill(url, context.settings.events)).entries
 
-    return await context.keep("pipeline", prepare)
+    return context.databases.network_url(await context.keep("pipeline", prepare))
 
 
 async def entries(context: Context) -> int:
@@ -59,23 +70,28 @@ def copying(context: Context, partitions: int) -> Workload:
     """The workload with so many tasks."""
     beside = compared(context)
 
-    async def ours(context: Context) -> Sample:
-        stage, url = await open_stage(context), await history(context)
+    async def warm(context: Context) -> Stage:
+        stage = await open_stage(context)
         await stage.once("copy", lambda: _warm_up(context, stage, with_jdbc=beside))
-        return Sample(await _copied(stage, url, partitions))
+        return stage
+
+    async def ours(context: Context) -> Sample:
+        return Sample(await _copied(await warm(context), await history(context), partitions))
 
     async def raw(context: Context) -> Sample:
-        stage, url = await open_stage(context), await history(context)
-        return Sample(await _copied_by_jdbc(context, stage, url, partitions))
+        return Sample(await _copied_by_jdbc(await warm(context), await history(context), partitions))
 
-    return beside_jdbc(context, "copy", "log to the lake", partitions, ours=ours, raw=raw)
+    parts = "1 part, ours without a task of Spark" if partitions == 1 else f"{partitions} tasks"
+    return beside_jdbc(context, "copy", "log to the lake", partitions, parts, ours=ours, raw=raw)
 
 
-def beside_jdbc(context: Context, verb: str, title: str, partitions: int, *, ours: Measure, raw: Measure) -> Workload:
-    """A workload of so many tasks, beside Spark's JDBC source where that can take part."""
+def beside_jdbc(
+    context: Context, verb: str, title: str, partitions: int, parts: str, *, ours: Measure, raw: Measure
+) -> Workload:
+    """A workload of so many parts, beside Spark's JDBC source where that can take part."""
     return Workload(
         name=f"pipeline-{verb}-{partitions}",
-        title=f"{title}, {partitions} task{'s' * (partitions > 1)}",
+        title=f"{title}, {parts}",
         unit="rows/s",
         ours=ours,
         raw=raw if compared(context) else None,
@@ -85,13 +101,14 @@ def beside_jdbc(context: Context, verb: str, title: str, partitions: int, *, our
 
 
 async def _warm_up(context: Context, stage: Stage, *, with_jdbc: bool) -> None:
-    """Both sides have done it before."""
-    async with context.databases.fresh() as url:
-        _entries[url] = (await fill(url, WARM_UP)).entries
+    """Both sides have done as much of it before, whoever is asked first."""
+    async with context.databases.fresh() as socket:
+        url = context.databases.network_url(socket)
+        _entries[url] = (await fill(url, max(context.settings.events // WARM_SHARE, WARM_UP))).entries
         for partitions in (1, 2):
             await _copied(stage, url, partitions)
             if with_jdbc:
-                await _copied_by_jdbc(context, stage, url, partitions)
+                await _copied_by_jdbc(stage, url, partitions)
 
 
 async def _copied(stage: Stage, url: str, partitions: int) -> float:
@@ -101,14 +118,25 @@ async def _copied(stage: Stage, url: str, partitions: int) -> float:
         extraction = Extraction(store, lake, spark=lambda: stage.spark, partitions=partitions)
         began = perf_counter()
         copied = await extraction.extract("event_log")
-        return copied.rows / (perf_counter() - began)
+        took = perf_counter() - began
+    check_rows("Event Hub copied", copied.rows, _entries[url])
+    return copied.rows / took
 
 
-async def _copied_by_jdbc(context: Context, stage: Stage, url: str, partitions: int) -> float:
-    """Rows a second; those that Spark reads."""
-    rows, reachable = _entries[url], context.databases.network_url(url)
+async def _copied_by_jdbc(stage: Stage, url: str, partitions: int) -> float:
+    """Rows a second."""
+    extent = await log_extent(url)
     async with stage.lake() as lake:
         to = Path(lake.url) / "event_log"
         began = perf_counter()
-        await asyncio.to_thread(copy_by_jdbc, stage.spark, reachable, to, partitions=partitions, last_id=rows)
-        return rows / (perf_counter() - began)
+        await asyncio.to_thread(copy_by_jdbc, stage.spark, url, to, partitions=partitions, extent=extent)
+        took = perf_counter() - began
+        rows = await asyncio.to_thread(lambda: stage.spark.read.parquet(str(to)).count())
+    check_rows("Spark's JDBC source copied", rows, _entries[url])
+    return float(rows) / took
+
+
+def check_rows(who: str, rows: int, wanted: int) -> None:
+    """A side that leaves something out is quick."""
+    if rows != wanted:
+        raise StoreError(f"{who} {rows:,} rows of a log that has {wanted:,}.")

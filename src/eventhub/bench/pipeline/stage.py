@@ -33,6 +33,7 @@ __all__ = [
     "fill",
     "forget_copies",
     "jdbc_jar",
+    "log_extent",
     "open_stage",
 ]
 
@@ -44,6 +45,11 @@ UNTIL: Final = datetime(2026, 1, 8, tzinfo=UTC)
 """When the history ends: always the same, so that runs can be compared."""
 WARM_UP: Final = 2000
 """Events of what is done before anything is measured."""
+DRIVER_MEMORY: Final = "4g"
+MUCH_MEMORY: Final = 8 * 2**30
+"""Bytes that the machine must have for that; else Spark has its gigabyte. All work of a run is in this one Spark."""
+FILES_AT_ONCE: Final = "32"
+"""So many days a task of Spark writes side by side; by default it sorts its rows by day first."""
 _MB: Final = 1024.0
 
 
@@ -100,8 +106,11 @@ async def open_stage(context: Context) -> Stage:
         return known
     directory = Path(tempfile.mkdtemp(prefix="eventhub-bench-"))
     context.stack.callback(shutil.rmtree, directory, ignore_errors=True)
-    jar = jdbc_jar()
-    conf = {} if jar is None else {"spark.driver.extraClassPath": str(jar)}
+    conf = {"spark.sql.maxConcurrentOutputFileWriters": FILES_AT_ONCE}
+    if os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >= MUCH_MEMORY:
+        conf["spark.driver.memory"] = DRIVER_MEMORY
+    if (jar := jdbc_jar()) is not None:
+        conf["spark.driver.extraClassPath"] = str(jar)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     spark = session(master=f"local[{cores}]", conf=conf)  # in this thread, the only one where Spark finds our source
     register(spark)
@@ -115,6 +124,18 @@ _stages: WeakKeyDictionary[Context, Stage] = WeakKeyDictionary()
 async def fill(url: str, events: int, *, seed: int = 0, until: datetime = UNTIL, days: float = 7.0) -> Made:
     """A history in a hub."""
     return await asyncio.to_thread(lambda: synthesize(url, events, until=until, seed=seed, days=days))
+
+
+async def log_extent(url: str) -> tuple[datetime, datetime]:
+    """From when to when the log of a hub on PostgreSQL goes."""
+    from eventhub.store.postgres.connection import connect
+
+    connection: Any = await connect(url)
+    try:
+        first, last = await connection.fetchrow(SQL.log_extent)
+    finally:
+        await connection.close()
+    return first, last
 
 
 async def forget_copies(url: str) -> None:
