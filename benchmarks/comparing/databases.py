@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import shutil
-import sqlite3
 import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
+
+import apsw
 
 from eventhub.bench.databases import PostgresDatabases, SqliteDatabases
 from eventhub.store.postgres.connection import connect
@@ -52,7 +53,7 @@ class EmptySqlite(SqliteDatabases):
 
     async def tidy(self, url: str) -> None:
         """What was filled is in the file itself, not in its write-ahead log."""
-        with closing(sqlite3.connect(url)) as connection:
+        with closing(apsw.Connection(url)) as connection:
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
 
