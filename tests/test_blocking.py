@@ -1,5 +1,6 @@
 """The blocking faces: the same classes without an event loop, safe with threads, forks and interrupts."""
 
+import asyncio
 import http.server
 import multiprocessing
 import signal
@@ -159,6 +160,43 @@ def test_many_threads_share_a_face(queue):
     for thread in threads:
         thread.join(30)
     assert len(taken) == len(set(taken)) == 40
+
+
+class _Interrupting:
+    """A loop to which something is handed over by a thread that is interrupted just before, or just after."""
+
+    def __init__(self, loop, when):
+        self._loop, self._when = loop, when
+
+    def call_soon_threadsafe(self, *args, **kwargs):
+        when, self._when = self._when, None
+        if when != "before":
+            self._loop.call_soon_threadsafe(*args, **kwargs)
+        if when:
+            raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_an_interrupt_as_the_call_is_handed_over_leaves_nothing_running(when):
+    seen, loop = [], asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+
+    async def work():
+        seen.append("begun")
+        try:
+            await asyncio.Event().wait()
+        finally:
+            seen.append("ended")
+
+    with pytest.raises(KeyboardInterrupt):
+        blocking._Call(work, (), {}).run(_Interrupting(loop, when))
+    asyncio.run_coroutine_threadsafe(asyncio.sleep(0.01), loop).result()  # whatever was begun has begun
+    running = [task for task in asyncio.all_tasks(loop) if not task.done()]
+    loop.call_soon_threadsafe(loop.stop)
+    thread.join()
+    loop.close()
+    assert (running, seen) in (([], []), ([], ["begun", "ended"]))
 
 
 @pytest.fixture

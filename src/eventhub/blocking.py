@@ -44,17 +44,21 @@ class _Call:
 
     def __init__(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         self._work = function, args, kwargs
+        self._begun = False
         self._task: asyncio.Task[Any] | None = None
         self._done = threading.Event()
         self._value: Any = None
         self._error: BaseException | None = None
 
     def run(self, loop: asyncio.AbstractEventLoop) -> Any:
-        """Make the call on the loop and wait for its answer; an interrupt cancels it and waits for its end."""
-        loop.call_soon_threadsafe(self._start, context=copy_context())
+        """Make the call on the loop and wait for its answer; an interrupt cancels it and waits for its end.
+
+        An interrupt may come at any moment, also right after the call was handed over: the loop begins it once.
+        """
         interrupt: BaseException | None = None
         for _ in range(PATIENCE):
             try:
+                loop.call_soon_threadsafe(self._start, context=copy_context())
                 self._done.wait()
                 break
             except BaseException as error:  # noqa: BLE001 - KeyboardInterrupt, or what a signal handler raised
@@ -67,13 +71,17 @@ class _Call:
         return self._value
 
     def _start(self) -> None:
+        if self._begun:
+            return
+        self._begun = True
         function, args, kwargs = self._work
         try:
             self._value = function(*args, **kwargs)
         except BaseException as error:  # noqa: BLE001 - it belongs to the caller
             self._error = error
         if self._error is None and inspect.isawaitable(self._value):
-            self._task = asyncio.ensure_future(_awaited(self._value))
+            work = self._value if inspect.iscoroutine(self._value) else _awaited(self._value)
+            self._task = asyncio.get_running_loop().create_task(work)
             self._task.add_done_callback(self._finish)
         else:
             self._done.set()
@@ -86,6 +94,9 @@ class _Call:
     def _cancel(self) -> None:
         if self._task is not None:
             self._task.cancel()
+        elif not self._begun:
+            self._begun = True
+            self._done.set()
 
 
 async def _awaited(work: Any) -> Any:

@@ -158,6 +158,6 @@ def test_a_wrong_call_is_a_usage_error(eventhub: Command, arguments: list[str]):
 
 def test_without_the_server_packages_the_error_names_them(eventhub: Command):
     (eventhub.directory / "uvicorn.py").write_text("raise ImportError('not installed')")
-    done = eventhub("listen", env={"PYTHONPATH": str(eventhub.directory)})
+    done = Command(eventhub.directory, afresh=True)("listen", env={"PYTHONPATH": str(eventhub.directory)})
     assert done.returncode == 2
     assert "pip install 'eventhub[server]'" in done.stderr
