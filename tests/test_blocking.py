@@ -7,6 +7,7 @@ import signal
 import threading
 import time
 from pathlib import Path
+from typing import cast
 
 import pytest
 
@@ -190,7 +191,7 @@ def test_an_interrupt_as_the_call_is_handed_over_leaves_nothing_running(when):
             seen.append("ended")
 
     with pytest.raises(KeyboardInterrupt):
-        blocking._Call(work, (), {}).run(_Interrupting(loop, when))
+        blocking._Call(work, (), {}).run(cast("asyncio.AbstractEventLoop", _Interrupting(loop, when)))
     asyncio.run_coroutine_threadsafe(asyncio.sleep(0.01), loop).result()  # whatever was begun has begun
     running = [task for task in asyncio.all_tasks(loop) if not task.done()]
     loop.call_soon_threadsafe(loop.stop)
