@@ -13,7 +13,20 @@ import apsw
 from eventhub.bench.databases import PostgresDatabases, SqliteDatabases
 from eventhub.store.postgres.connection import connect
 
-__all__ = ["EmptyPostgres", "EmptySqlite", "Places", "held_snapshot"]
+__all__ = ["EmptyPostgres", "EmptySqlite", "Places", "held_snapshot", "tidy_postgres"]
+
+
+async def tidy_postgres(url: str) -> None:
+    """What was filled is on the disk, and the planner knows it, before anything is measured.
+
+    Else PostgreSQL would do so within minutes, in the middle of somebody's measurement.
+    """
+    connection = await connect(url)
+    try:
+        await connection.execute("VACUUM ANALYZE")
+        await connection.execute("CHECKPOINT")
+    finally:
+        await connection.close()
 
 
 class EmptyPostgres(PostgresDatabases):
@@ -31,13 +44,7 @@ class EmptyPostgres(PostgresDatabases):
             await self._drop(name)
 
     async def tidy(self, url: str) -> None:
-        """What was filled is on the disk, and the planner knows it, before anything is measured."""
-        connection = await connect(url)
-        try:
-            await connection.execute("VACUUM ANALYZE")
-            await connection.execute("CHECKPOINT")
-        finally:
-            await connection.close()
+        await tidy_postgres(url)
 
 
 class EmptySqlite(SqliteDatabases):

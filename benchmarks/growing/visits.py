@@ -11,6 +11,7 @@ from datetime import timedelta
 from time import perf_counter
 from typing import Any, Final
 
+from benchmarks.comparing.databases import tidy_postgres
 from benchmarks.growing.messages import visit_subscribers
 from benchmarks.growing.settings import Curve, Settings
 from benchmarks.peers.peer import OrderedTally, Tally
@@ -21,7 +22,6 @@ from eventhub.core.events import QueuedEvent
 from eventhub.core.lifecycle import Release
 from eventhub.queue import EventManager, EventQueue
 from eventhub.store import open_store
-from eventhub.store.postgres.connection import connect
 from eventhub.store.values import Report
 
 __all__ = ["VISITS", "Costs"]
@@ -44,7 +44,8 @@ async def _backlog(context: Context, settings: Settings, size: int) -> Costs:
 
     async def prepare(url: str) -> None:
         await fill(url, size)
-        await _tidied(context, url)
+        if context.engine == "postgres":
+            await tidy_postgres(url)
 
     url = await context.keep(f"backlog-{size}", prepare)
     async with EventQueue(url) as queue:
@@ -134,14 +135,3 @@ async def _claimed(url: str, tag: str) -> float:
 
 async def _waiting(queue: EventQueue) -> int:
     return sum(count for status, count in (await queue.stats()).depth.items() if status in ("PENDING", "PROCESSING"))
-
-
-async def _tidied(context: Context, url: str) -> None:
-    """Let PostgreSQL do now what it would do within minutes, so that the filling is not in what is measured."""
-    if context.engine == "postgres":
-        connection = await connect(url)
-        try:
-            await connection.execute("VACUUM ANALYZE")
-            await connection.execute("CHECKPOINT")
-        finally:
-            await connection.close()

@@ -12,8 +12,6 @@ from eventhub.cli.options import open_existing
 from eventhub.core.scopes import JOB
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from eventhub.config import Settings
     from eventhub.errors import ServerUnavailable
     from eventhub.store.values import NewEvent
@@ -51,13 +49,9 @@ class ToHub:
     async def __aenter__(self) -> Self:
         from eventhub.client import Client
 
-        class Telling(Client):
-            def tell(self, waiting: Callable[[ServerUnavailable, float], None]) -> None:
-                self._transport.waiting = waiting
-
-        self._client = Telling(self._settings.url, key=self._settings.key or None)
+        self._client = Client(self._settings.url, key=self._settings.key or None)
         if not self._quiet:
-            self._client.tell(self._tell)
+            self._client._transport.waiting = self._tell  # noqa: SLF001 - nobody else has a use for it
         return self
 
     def _tell(self, error: ServerUnavailable, left: float) -> None:
