@@ -181,6 +181,22 @@ async def test_a_transaction_of_postgres_is_never_cut_in_two(postgres_url: str, 
     assert [commit.rows for commit in reversed(commits)] == [3, 25, 6, 12]
 
 
+async def test_to_ask_how_far_one_can_copy_reads_no_table(postgres_url: str) -> None:
+    """However long the history is, and however little the planner knows of it."""
+    read = "SELECT sum(seq_tup_read) FROM pg_stat_user_tables WHERE relname LIKE 'event%'"
+    async with open_store(postgres_url) as store:
+        await publish(store, 3000)
+    owner = await asyncpg.connect(postgres_url)
+    before = await owner.fetchval(read)
+    source = open_database(postgres_url)
+    for dataset in DATASETS:
+        await asyncio.to_thread(source.horizon, dataset)
+        await asyncio.to_thread(source.current, dataset)
+    await owner.execute("SELECT pg_stat_clear_snapshot()")
+    assert await owner.fetchval(read) == before
+    await owner.close()
+
+
 async def test_tasks_of_spark_share_the_work_and_all_readers_agree(
     store: Store, lake: Lake, spark: SparkSession
 ) -> None:

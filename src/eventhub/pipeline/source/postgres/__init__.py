@@ -53,7 +53,7 @@ class PostgresDatabase(Database):
     def current(self, table: Dataset) -> Visible:
         with connected(self.url) as connection:
             _check(connection, self.url)
-            if _value(connection, _RESTORED[table]):
+            if _is_restored(connection, table):
                 return Visible()  # the numbers of restored rows say nothing: each part sees what it sees
             ((last, still_open),) = _rows(connection, SQL.snapshot)
         without = tuple(int(number) for number in still_open.split(",")) if still_open else ()
@@ -61,7 +61,7 @@ class PostgresDatabase(Database):
 
     def horizon(self, table: Dataset) -> int:
         with connected(self.url) as connection:
-            if _value(connection, _RESTORED[table]):
+            if _is_restored(connection, table):
                 raise SchemaMismatch(
                     f"{shown(self.url)} was restored from a dump: rows of {table} carry transaction numbers of another "
                     "server, so that new ones cannot be told from old ones. `eventhub pipeline run --rebaseline` gives "
@@ -161,6 +161,12 @@ def _by_index(connection: Any) -> None:
     """Ranges are found through their index, whatever the planner believes of a table that it has not seen lately."""
     with connection.cursor() as cursor:
         cursor.execute("SET enable_seqscan = off")
+
+
+def _is_restored(connection: Any, table: Dataset) -> bool:
+    """Whether there are rows of another server."""
+    _by_index(connection)
+    return bool(_value(connection, _RESTORED[table]))
 
 
 def _holding(connection: Any, whole: Slice, relation: str) -> Stretch | None:
