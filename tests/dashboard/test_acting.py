@@ -74,6 +74,17 @@ def test_a_subscriber_is_made_gets_signed_messages_is_changed_and_goes(api: Api,
     assert not any(one["name"] == "mailer" for one in api.get("/subscribers").json["subscribers"])
 
 
+def test_news_leave_the_focus_on_a_button(story: Story, visit: Visit):
+    """The page is read again when a message arrives; nothing of its head has changed by that."""
+    page = visit.go(f"/subscribers/{story.healthy}")
+    page.get_by_role("button", name="Send test").click()
+    with page.expect_response(lambda answer: answer.url.endswith(f"/subscribers/{story.healthy}")) as again:
+        page.get_by_role("button", name="Delete").focus()
+    again.value.finished()
+    expect(page.locator(".tiles[aria-busy], .panel [aria-busy]")).to_have_count(0)
+    expect(page.get_by_role("button", name="Delete")).to_be_focused()
+
+
 def test_a_key_that_stands_still_is_unparked(story: Story, api: Api, visit: Visit):
     page = visit.go(f"/subscribers/{story.parked}")
     row = page.get_by_role("row").filter(has_text="parked")

@@ -3,7 +3,7 @@
 import { h, fill, said } from "./dom.js";
 import { get } from "./api.js";
 import { live, onLog } from "./live.js";
-import { badge, empty, heading, load, mark, panel, table, tile } from "./parts.js";
+import { badge, changes, empty, heading, load, mark, panel, table, tile } from "./parts.js";
 import { chart } from "./charts.js";
 import { at, count, hour, plural, rate, second, seconds, upTo } from "./format.js";
 
@@ -24,14 +24,7 @@ export function show(root, { signal }) {
     h("div", { class: "columns" }, panel("Health", health), panel("Queues", queues)));
   fill(root, heading("Overview", { about: "The last hour, as it happens." }), parts, feed(signal));
 
-  // Only what changed is drawn again: whoever has the focus on a link keeps it.
-  const before = new Map();
-  const changed = (part, value, draw) => {
-    const text = JSON.stringify(value);
-    if (before.get(part) === text) return;
-    before.set(part, text);
-    draw();
-  };
+  const changed = changes();
   const draw = (document) => {
     changed("attention", document.attention, () => drawAttention(attention, document.attention));
     changed("rates", [document.rates, document.chart], () => drawRates(rates, document));

@@ -3,7 +3,7 @@
 import { h, fill, said } from "./dom.js";
 import { at as path, call, get, post } from "./api.js";
 import { calmly, onLog } from "./live.js";
-import { act, badge, button, copyable, empty, facts, heading, inUse, load, panel, table, tell, tile } from "./parts.js";
+import { act, badge, button, changes, copyable, empty, facts, heading, inUse, load, panel, table, tell, tile } from "./parts.js";
 import { ask, showSecret } from "./dialogs.js";
 import { ago, count, exactly, milliseconds, percent, plural, seconds } from "./format.js";
 import { mayAct } from "./may.js";
@@ -22,10 +22,11 @@ export function show(root, { id, signal }) {
   const settings = h("div");
   fill(root, head, tiles, panel("Ordering keys that stand still", keys), panel("Newest messages", messages), panel("Settings", settings));
   const known = new Set();
+  const changed = changes();
   const read = () => {
     load(settings, signal, async () => {
       const subscriber = await get(path`/subscribers/${id}`, {}, signal);
-      drawHead(head, subscriber, read);
+      changed("head", subscriber, () => drawHead(head, subscriber, read));
       drawSettings(settings, subscriber);
     });
     load(tiles, signal, async () => drawTiles(tiles, id, await get(path`/subscribers/${id}/stats`, {}, signal)));

@@ -145,6 +145,17 @@ export function trouble(error, again) {
     h("p", {}, said(error.message)), again && button("Try again", again));
 }
 
+/** For parts that are drawn again only when what they show has changed: whoever has the focus on something keeps it. */
+export function changes() {
+  const before = new Map();
+  return (part, value, draw) => {
+    const text = JSON.stringify(value);
+    if (before.get(part) === text) return;
+    before.set(part, text);
+    draw();
+  };
+}
+
 let focused = null;
 let around = [];
 document.addEventListener("focusin", ({ target }) => {
