@@ -72,7 +72,7 @@ async def _measure(queue: EventQueue, publish: Publish, count: int) -> Sample:
 
 
 async def raw_latencies(engine: Engine, url: str, count: int, *, notified: bool) -> Sample:
-    """The bare driver: a claim right after the commit, or after the NOTIFY that follows it."""
+    """The bare driver: a claim right after the commit, or after the NOTIFY that it carries."""
     found = []
     async with open_raw(engine, url) as driver:
         for _ in range(count):

@@ -17,12 +17,14 @@ __all__ = ["HeldSnapshot", "RawPostgres"]
 
 SQL = load_queries("eventhub.bench.raw_postgres")
 STORE = load_queries("eventhub.store.postgres")
-"""Claiming and completing are the store's own statements: the same rows read and written, without anything around."""
+"""Storing, claiming and completing are the store's own statements: the same rows, arrays and answers, without anything
+around."""
 LEASE = timedelta(minutes=1)
 EVENT_ID = 15
 """The column of a claimed row that holds its event's id."""
 DRAINERS = 2
-CHANNEL = "eventhub_raw"
+CHANNEL = "eventhub"
+QUEUE = "default"
 WORKER = "raw"
 
 
@@ -52,14 +54,19 @@ class RawPostgres(Raw):
 
         async def publisher(connection: Any) -> None:
             for _ in batches:
-                await connection.fetch(SQL.publish, self._route, TYPE, payloads)
+                await self._store(connection, payloads)
 
         pool = await self._open_connections(connections)
         for connection in pool:
-            await connection.fetch(SQL.publish, self._route, TYPE, payloads[:1])
+            await self._store(connection, payloads[:1])
         started = perf_counter()
         await asyncio.gather(*(publisher(connection) for connection in pool))
         return perf_counter() - started
+
+    async def _store(self, connection: Any, payloads: list[str], *, tell: bool = False) -> None:
+        """Event, delivery and log row of each, in one statement and one commit, which may tell those who listen."""
+        told = [QUEUE] if tell else None
+        await connection.fetch(STORE.insert_plain, [self._route], [TYPE], "\n".join(payloads), None, None, told)
 
     async def drain(self, count: int, *, batch: int, seconds: float | None = None) -> tuple[int, float]:
         done = claimed = 0
@@ -100,10 +107,9 @@ class RawPostgres(Raw):
             heard.set()
 
         await listener.add_listener(CHANNEL, hear)
-        await publisher.fetch(SQL.publish, self._route, TYPE, [PAYLOAD_TEXT])
+        await self._store(publisher, [PAYLOAD_TEXT], tell=notified)
         committed = perf_counter()
         if notified:
-            await publisher.fetch(SQL.notify, CHANNEL)
             await heard.wait()
         rows = await self._claim(claimer, 1, 0)
         took = perf_counter() - committed
