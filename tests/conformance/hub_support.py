@@ -1,5 +1,6 @@
 """Subscribers, broadcasts and messages for tests of the store."""
 
+from collections.abc import Sequence
 from datetime import timedelta
 from itertools import count
 from typing import Any
@@ -20,7 +21,7 @@ async def subscriber(store: Store, name: str | None = None, *, document: str = '
     return (await store.add_subscriber(row)).id
 
 
-async def broadcast(store: Store, *payloads: str, type: str = "a", **fields: Any) -> list[Published]:  # noqa: A002
+async def broadcast(store: Store, *payloads: str, type: str = "a", **fields: Any) -> Sequence[Published]:  # noqa: A002
     fields = {"work": False, **fields}
     events = [NewEvent(type=type, payload=p, route=Route("work"), broadcast=True, **fields) for p in payloads]
     return await store.publish(events)

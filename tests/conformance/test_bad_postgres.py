@@ -1,6 +1,7 @@
 """PostgreSQL that is away, comes back, is read-only or not ours: each is told in words, and work goes on afterwards."""
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import suppress
 from urllib.parse import urlsplit
 
@@ -92,9 +93,9 @@ async def test_connections_cut_in_the_middle_lose_no_acknowledged_event(
         await asyncio.sleep(0)
         await asyncio.to_thread(postgres.terminate_backends, database(postgres_url))
         answers = await asyncio.gather(*tasks, return_exceptions=True)
-        assert all(isinstance(answer, list | StoreError) for answer in answers)
+        assert all(isinstance(answer, Sequence | StoreError) for answer in answers)
         await until_it_works(store)
-        acknowledged = {answer[0].id for answer in answers if isinstance(answer, list)}
+        acknowledged = {answer[0].id for answer in answers if isinstance(answer, Sequence)}
         assert acknowledged <= set(ids(await take(store, 1000, now=None)))
 
 

@@ -223,8 +223,10 @@ async def test_what_dies_again_or_meanwhile_is_left_alone(
     retrying = asyncio.create_task(store.retry_dead_where(DeadFilter(), by="anna"))
     born: list[int] = []
     while not retrying.done():
-        born.append(await publish_one(worker, now=None))
-        await worker.settle([Report(claim.held, Bury("again")) for claim in await take_work(worker, 5, now=None)])
+        claims = await take_work(worker, 5, now=None)
+        if claims or born:  # what is born before the first is revived may well count as dead before
+            born.append(await publish_one(worker, now=None))
+        await worker.settle([Report(claim.held, Bury("again")) for claim in claims])
     assert await retrying == len(first)
     while claims := await take_work(worker, 50, now=None):
         await worker.settle([Report(claim.held, Bury("again")) for claim in claims])

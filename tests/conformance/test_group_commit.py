@@ -1,6 +1,7 @@
 """Group commit: concurrent calls share a commit, and what is wrong with one of them is its own affair."""
 
 import asyncio
+from collections.abc import Sequence
 
 import pytest
 
@@ -72,7 +73,7 @@ async def test_a_caller_that_goes_away_harms_no_other(store: Store) -> None:
     for task in tasks[::5]:
         task.cancel()
     answers = await asyncio.gather(*tasks, return_exceptions=True)
-    assert all(isinstance(answer, list) for n, answer in enumerate(answers) if n % 5)
+    assert all(isinstance(answer, Sequence) for n, answer in enumerate(answers) if n % 5)
 
 
 async def test_what_is_on_its_way_is_stored_before_the_store_closes(store: Store) -> None:
@@ -130,3 +131,96 @@ async def test_the_call_to_blame_is_found() -> None:
     assert answers[0] == [2]
     assert isinstance(answers[1], ArithmeticError)
     assert answers[2] == [4]
+
+
+async def test_a_call_that_comes_alone_is_written_in_place_and_the_next_ones_together() -> None:
+    recorded = Recorded()
+    batcher: Batcher[int, int] = Batcher(recorded.write, in_place=True)  # type: ignore[arg-type]
+    first = asyncio.create_task(batcher.put([1]))
+    await asyncio.sleep(0)
+    assert recorded.batches == [[[1]]]
+    assert not batcher._running
+    others = [asyncio.create_task(batcher.put([n])) for n in (2, 3, 4)]
+    await asyncio.sleep(0)
+    recorded.go.set()
+    assert await asyncio.gather(first, *others) == [[2], [4], [6], [8]]
+    assert recorded.batches == [[[1]], [[2], [3], [4]]]
+    many = [asyncio.create_task(batcher.put([n])) for n in (5, 6)]  # there was company just now
+    assert await asyncio.gather(*many) == [[10], [12]]
+    assert recorded.batches[2:] == [[[5], [6]]]
+    assert await batcher.put([7]) == [14]
+    recorded.go.clear()
+    last = asyncio.create_task(batcher.put([8]))
+    await asyncio.sleep(0)
+    assert recorded.batches[-1] == [[8]]
+    assert not batcher._running
+    recorded.go.set()
+    assert await last == [16]
+
+
+async def test_who_is_cancelled_in_place_leaves_the_way_free() -> None:
+    recorded = Recorded()
+    batcher: Batcher[int, int] = Batcher(recorded.write, in_place=True)  # type: ignore[arg-type]
+    first = asyncio.create_task(batcher.put([1]))
+    await asyncio.sleep(0)
+    second = asyncio.create_task(batcher.put([2]))
+    await asyncio.sleep(0)
+    first.cancel()
+    await asyncio.wait([first])
+    assert first.cancelled()
+    recorded.go.set()
+    assert await second == [4]
+
+
+@pytest.mark.timeout(20)
+def test_a_loop_that_ends_in_the_middle_leaves_a_batcher_that_another_can_use() -> None:
+    recorded = Recorded()
+    batcher: Batcher[int, int] = Batcher(recorded.write, in_place=True)  # type: ignore[arg-type]
+
+    async def cut_off() -> None:
+        for n in (1, 2, 3):
+            asyncio.ensure_future(batcher.put([n]))  # noqa: RUF006 - the end of the loop cancels them
+        await asyncio.sleep(0)
+
+    async def go_on() -> None:
+        recorded.go.set()
+        await batcher.drain()
+        assert await batcher.put([4]) == [8]
+
+    asyncio.run(cut_off())
+    assert (batcher._busy, len(batcher._waiting)) == (0, 0)
+    asyncio.run(go_on())
+
+
+async def test_an_error_in_place_is_the_callers_and_leaves_the_way_free() -> None:
+    recorded = Recorded()
+    batcher: Batcher[int, int] = Batcher(recorded.write, in_place=True)  # type: ignore[arg-type]
+    recorded.go.set()
+    with pytest.raises(ArithmeticError):
+        await batcher.put([13])
+    assert await batcher.put([1]) == [2]
+
+
+async def test_draining_waits_for_what_is_written_in_place() -> None:
+    recorded = Recorded()
+    batcher: Batcher[int, int] = Batcher(recorded.write, in_place=True)  # type: ignore[arg-type]
+    writing = asyncio.create_task(batcher.put([1]))
+    await asyncio.sleep(0)
+    draining = asyncio.create_task(batcher.drain())
+    await asyncio.sleep(0)
+    assert not draining.done()
+    recorded.go.set()
+    await draining
+    assert await writing == [2]
+
+
+async def test_a_publisher_that_is_cancelled_leaves_the_store_whole(store: Store) -> None:
+    """Alone, it cancels its own statement: afterwards the event is there, or it is not, and the next one is stored."""
+    for turn in range(20):
+        lonely = asyncio.create_task(store.publish([new(payload=turn)]))
+        for _ in range(turn % 7):
+            await asyncio.sleep(0)
+        lonely.cancel()
+        await asyncio.gather(lonely, return_exceptions=True)
+        (published,) = await store.publish([new(payload="next")])
+        assert await store.event(published.id) is not None

@@ -1,6 +1,7 @@
 """Idempotency keys: the same event again is the first one, another event is refused, and racing ones are one."""
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -168,7 +169,7 @@ async def test_racing_duplicates_of_one_commit_make_one_event(store: Store) -> N
 async def test_racing_different_events_of_one_key_make_one_event_and_refuse_the_rest(store: Store) -> None:
     calls = [store.publish([new(payload=n, idempotency_key="k")]) for n in range(40)]
     answers = await asyncio.gather(*calls, return_exceptions=True)
-    stored = [answer for answer in answers if isinstance(answer, list)]
+    stored = [answer for answer in answers if isinstance(answer, Sequence)]
     assert len(stored) == 1
     assert all(isinstance(answer, IdempotencyConflict) for answer in answers if answer not in stored)
     assert await depth(store) == 1
@@ -184,7 +185,7 @@ async def test_a_call_is_not_refused_for_a_key_that_a_refused_call_gave_back(sto
     ]
     answers = await asyncio.gather(*(store.publish(call) for call in calls), return_exceptions=True)
     assert isinstance(answers[1], IdempotencyConflict)
-    kept = [answer for answer in answers[2:] if isinstance(answer, list)]
+    kept = [answer for answer in answers[2:] if isinstance(answer, Sequence)]
     assert len(kept) == 1, "exactly one of the two events may have the key"
     assert not kept[0][0].duplicate
 

@@ -1,16 +1,21 @@
 """Publishing: what is stored, in what order, in what state, and that a call is all or nothing."""
 
+import asyncio
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from typing import Any
 
 import apsw
+import msgspec
 import pytest
 
 from eventhub.core.events import Status
 from eventhub.core.lifecycle import State
 from eventhub.errors import StoreError
 from eventhub.store import Store
-from eventhub.store.values import NewEvent, Route
+from eventhub.store.columns import PlainEvents, ids_of
+from eventhub.store.composing import Composer
+from eventhub.store.values import NewEvent, Published, Route
 from tests.conformance.support import (
     MICROSECOND,
     MINUTE,
@@ -214,3 +219,70 @@ async def test_every_published_event_is_logged_once(store: Store) -> None:
     for number in numbers:
         (entry,) = await store.log(number)
         assert (entry.action, entry.event_id, entry.created_at) == ("PUBLISHED", number, START)
+
+
+TRICKY = [
+    "a\nb",
+    "a\r\n",
+    "\u2028\u2029\x85",
+    'quo"te',
+    "\\n",
+    "",
+    " ",
+    "null",
+    "😀",
+    {"\n": ["\n", None]},
+    [],
+    0,
+]
+
+
+async def test_events_kept_as_columns_are_stored_like_any_others(
+    store: Store, open_another: Callable[[], Awaitable[Store]]
+) -> None:
+    """Two stores, one batch: once as columns, once event by event."""
+    composer = Composer(QUEUE, max_attempts=4)
+    given = [{"type": "a.b", "payload": payload} for payload in TRICKY * 3]
+    plain = composer.many(given)
+    columns = composer.together(given)
+    assert isinstance(columns, PlainEvents)
+    assert list(columns) == plain
+    assert list(columns[2:5]) == plain[2:5]
+    one = await store.publish(columns, now=START)
+    other = await store.publish(plain, now=START)
+    assert [*one] == [Published(one[0].id + place, START, told=one[0].told) for place in range(len(given))]
+    assert ids_of(one) == [published.id for published in one] == [published.id for published in one[:]]
+    assert ids_of(other) == [published.id + len(given) for published in one]
+    for number, again, event in zip(ids_of(one), ids_of(other), given, strict=True):
+        first, second = await store.event(number), await store.event(again)
+        assert first is not None
+        assert second is not None
+        assert first.payload == second.payload == event["payload"]
+        assert msgspec.structs.replace(first, id=again) == second
+        assert await actions(store, number) == await actions(store, again) == ["PUBLISHED"]
+    claims = await take(await open_another(), limit=len(given) * 2)
+    assert [claim.event.id for claim in claims] == ids_of(one) + ids_of(other)
+    assert {claim.max_attempts for claim in claims} == {4}
+
+
+async def test_columns_and_single_events_that_wait_together_get_their_own_answers(store: Store) -> None:
+    composer = Composer(QUEUE)
+    composer.many([{"type": "a", "payload": 0}])
+    calls = [
+        composer.together([{"type": "a", "payload": [call, place]} for place in range(call)]) if call % 2 else [new()]
+        for call in range(1, 40)
+    ]
+    answers = await asyncio.gather(*(store.publish(call) for call in calls))
+    assert [len(answer) for answer in answers] == [len(call) for call in calls]
+    numbers = [number for answer in answers for number in ids_of(answer)]
+    assert len(set(numbers)) == sum(map(len, calls))
+    for call, answer in zip(calls, answers, strict=True):
+        stored = [await store.event(number) for number in ids_of(answer)]
+        assert [event and msgspec.json.encode(event.payload).decode() for event in stored] == [e.payload for e in call]
+
+
+async def test_limits_that_differ_stay_with_their_events(store: Store) -> None:
+    """Where one array element stands for all rows, an event without a limit must not get its neighbour's."""
+    limits = [3, None, None, 5]
+    await store.publish([new(max_attempts=limit) for limit in limits], now=START)
+    assert [claim.max_attempts for claim in await take(store, limit=4)] == limits

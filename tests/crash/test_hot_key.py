@@ -27,7 +27,7 @@ WAITING = int(os.environ.get("EVENTHUB_HOT_KEY", "20000"))
 LEAST = 0.9
 """Of the rate without the hot key."""
 TURNS = 5
-MOST_TURNS = 3 * TURNS
+MOST_TURNS = 12 * TURNS
 """A machine that has other things to do, too, gets more of them before it is judged."""
 BURST = 1000
 KEYS = 100

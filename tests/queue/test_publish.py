@@ -17,6 +17,7 @@ from eventhub.errors import (
 )
 from eventhub.queue import EventQueue
 from eventhub.store import Store
+from eventhub.store.composing import Composer
 
 
 async def test_publish_returns_the_pending_event(queue, clock):
@@ -108,6 +109,41 @@ async def test_a_bad_event_in_a_batch_is_named_and_none_is_stored(queue):
     with pytest.raises(InvalidEventError, match=r"Event 0 of the batch .* is a str"):
         await queue.publish_many(["a"])
     assert await queue.poll() is None
+
+
+def _outcome(compose, events):
+    try:
+        return list(compose(events))
+    except InvalidEventError as error:
+        return type(error), str(error)
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        [],
+        [{"type": "a", "payload": 1}],
+        [{"type": "a", "payload": 1}, {"type": "b", "payload": 1}],
+        [{"type": "a", "payload": 1}, {"type": "a", "payload": 2, "delay": 1}],
+        [{"type": "a", "payload": 1, "tags": "x"}] * 2,
+        [{"type": "a", "payload": 2**63}, {"type": "a", "payload": 2**64}],
+        [{"type": "a", "payload": 1}, {"type": "a", "payload": (1, 2)}],
+        [{"type": "a", "payload": 1}, {"type": "a", "payload": math.inf}],
+        [{"type": "a", "payload": 1}, {"type": "a"}],
+        [{"type": "a", "payload": 1}, {"payload": 1}],
+        [{"type": "a", "payload": 1}, {"type": "a", "payloads": 1}],
+        [{"type": "a", "tags": "x"}],
+        [{"type": ["a"], "payload": 1}],
+        [{"type": "not a type", "payload": 1}],
+        [{"type": "a", "payload": 1}, ("a", 1)],
+        [{"type": "a", "payload": 1}, 7],
+        ["ab", "cd"],
+    ],
+)
+def test_events_are_composed_together_as_one_by_one(events):
+    composer = Composer("work", max_attempts=3)
+    composer.many([{"type": "a", "payload": None}])
+    assert _outcome(composer.together, events) == _outcome(composer.many, events)
 
 
 async def test_the_same_idempotency_key_gives_the_first_event_back(queue):

@@ -65,7 +65,7 @@ class Publisher:
         event.completed = matched is None and self._complete_unmatched
         return matched is not None
 
-    async def _store_all(self, events: Sequence[NewEvent]) -> list[Published]:
+    async def _store_all(self, events: Sequence[NewEvent]) -> Sequence[Published]:
         stored = await self._store.publish(events, now=self._now())
         for event, published in zip(events, stored, strict=True):
             self._counters.of(event.type).total += not published.duplicate

@@ -16,6 +16,7 @@ from eventhub.queue.claims import ClaimMemory
 from eventhub.queue.reporting import Reporter
 from eventhub.queue.verdicts import finalized
 from eventhub.store import Store, open_store
+from eventhub.store.columns import ids_of
 from eventhub.store.composing import Composer, Details
 from eventhub.store.rows import as_published
 from eventhub.store.values import QueueStats
@@ -118,9 +119,8 @@ class EventQueue:
 
     async def publish_many(self, events: Iterable[Mapping[str, Any]], *, connection: Any = None) -> list[int]:
         """Store many events, all or none; returns their ids in the same order."""
-        composed = self._composer.many(events)
-        published = await self.store.publish(composed, connection=connection, now=self.now())
-        return [event.id for event in published]
+        composed = self._composer.together(events)
+        return ids_of(await self.store.publish(composed, connection=connection, now=self.now()))
 
     # ----------------------------------------------------------------- poll
 

@@ -19,7 +19,7 @@ __all__ = ["Answer", "Batcher"]
 T = TypeVar("T")
 R = TypeVar("R")
 
-Answer = list[R] | Exception
+Answer = Sequence[R] | Exception
 """The results of one call's items, in their order, or the error that only this call has."""
 
 
@@ -37,29 +37,57 @@ class Batcher(Generic[T, R]):
         *,
         limit: int = 1000,
         lanes: int = 1,
+        in_place: bool = False,
     ) -> None:
+        """With ``in_place`` a call that comes alone is written by its caller, which spares a task and two turns of the
+        loop; a caller that is cancelled then cancels its write.
+        """
         self._write = write
         self._limit = limit
         self._lanes = lanes
-        self._waiting: deque[tuple[Sequence[T], asyncio.Future[list[R]]]] = deque()
+        self._in_place = in_place
+        self._lonely = True
+        """Whether the last batch was a single call: then the next one will hardly find company either."""
+        self._waiting: deque[tuple[Sequence[T], asyncio.Future[Sequence[R]]]] = deque()
         self._busy = 0
+        self._ended = asyncio.Event()
         self._running: set[asyncio.Task[None]] = set()
 
-    async def put(self, items: Sequence[T]) -> list[R]:
+    async def put(self, items: Sequence[T]) -> Sequence[R]:
         """Write the items with whatever else is waiting; returns their results after the commit."""
-        future: asyncio.Future[list[R]] = asyncio.get_running_loop().create_future()
+        if self._in_place and self._lonely and self._busy < self._lanes and not self._waiting:
+            return await self._put_alone(items)
+        future: asyncio.Future[Sequence[R]] = asyncio.get_running_loop().create_future()
         self._waiting.append((items, future))
+        self._start()
+        return await future
+
+    async def _put_alone(self, items: Sequence[T]) -> Sequence[R]:
+        self._busy += 1
+        try:
+            (answer,) = await self._write([items])
+        finally:
+            self._end()
+            while self._waiting and self._waiting[0][1].done():  # a loop that ends cancels all, and takes no new task
+                self._waiting.popleft()
+            if self._waiting:
+                self._start()
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    def _start(self) -> None:
         if self._busy < self._lanes:
             self._busy += 1
             task = asyncio.create_task(self._flush())
             self._running.add(task)
             task.add_done_callback(self._running.discard)
-        return await future
 
     async def drain(self) -> None:
         """Wait until nothing is on its way."""
-        while self._running:
-            await asyncio.wait(self._running)
+        while self._busy:
+            self._ended.clear()
+            await self._ended.wait()
 
     async def _flush(self) -> None:
         try:
@@ -69,12 +97,17 @@ class Batcher(Generic[T, R]):
                 while self._waiting and size + len(self._waiting[0][0]) <= self._limit:
                     calls.append(self._waiting.popleft())
                     size += len(calls[-1][0])
+                self._lonely = len(calls) == 1
                 await self._answer(calls)
         finally:
             # Counted here, not when the task is reaped: a call that comes in between must start a new round.
-            self._busy -= 1
+            self._end()
 
-    async def _answer(self, calls: list[tuple[Sequence[T], asyncio.Future[list[R]]]]) -> None:
+    def _end(self) -> None:
+        self._busy -= 1
+        self._ended.set()
+
+    async def _answer(self, calls: list[tuple[Sequence[T], asyncio.Future[Sequence[R]]]]) -> None:
         answers: Sequence[Answer[R]]
         try:
             answers = await self._write([items for items, _ in calls])

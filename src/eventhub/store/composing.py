@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from typing import Any, Final, TypedDict
+from operator import itemgetter
+from typing import Any, Final, TypedDict, cast
 
 from eventhub.core.matching import check_type, parse_tags
 from eventhub.core.strict_json import dump, dump_many, dump_metadata
 from eventhub.errors import InvalidEventError
+from eventhub.store.columns import PlainEvents
 from eventhub.store.values import NewEvent, Route
 
 __all__ = ["LONGEST_DELAY", "MAX_KEY", "Composer", "Details"]
@@ -42,6 +44,8 @@ class Details(TypedDict, total=False):
 
 
 _NEEDED: Final = {"type": "give one such as 'invoice.paid'", "payload": "give one; None is JSON's null"}
+_TYPE: Final = itemgetter("type")
+_PAYLOAD: Final = itemgetter("payload")
 _KEYED: Final = frozenset({*_NEEDED, "idempotency_key"})
 _FIELDS: Final = frozenset(_NEEDED) | Details.__optional_keys__
 
@@ -69,6 +73,8 @@ class Composer:
 
     def one(self, event: object, payload: Any, details: Mapping[str, Any]) -> NewEvent:
         """The event of a single publish: a mapping, or a type and a payload with details beside them."""
+        if isinstance(event, str) and event in self._types and not details:
+            return NewEvent(type=event, payload=dump(payload), route=self._plain, max_attempts=self._max_attempts)
         if isinstance(event, Mapping):
             if payload is not None or details:
                 beside = ", ".join((["payload"] if payload is not None else []) + sorted(details))
@@ -77,6 +83,20 @@ class Composer:
                 )
             return self._from(event)
         return self._from({"type": event, "payload": payload, **details})
+
+    def together(self, events: Iterable[Mapping[str, Any]]) -> Sequence[NewEvent]:
+        """As ``many``, for events that nobody changes: those that differ in their payloads only stay a column."""
+        events = list(events)
+        try:
+            (name,), (fields,) = set(map(_TYPE, events)), set(map(len, events))
+            payloads = list(map(_PAYLOAD, events))
+        except (TypeError, KeyError, IndexError, ValueError):  # of several kinds, or one of them is to blame
+            return self.many(events)
+        texts = dump_many(payloads)
+        if fields != len(_NEEDED) or name not in self._types or None in texts:
+            return self.many(events, texts=texts)
+        like = NewEvent(type=name, payload="", route=self._plain, max_attempts=self._max_attempts)
+        return PlainEvents(like, cast("list[str]", texts))
 
     def many(self, events: Iterable[Mapping[str, Any]], *, texts: Sequence[str | None] | None = None) -> list[NewEvent]:
         """The events of a bulk publish; an error says which of them is to blame.
@@ -89,13 +109,14 @@ class Composer:
         add = composed.append
         try:
             for event, text in zip(events, texts or _payloads(events), strict=True):
-                if text is not None and len(event) == 2 and event.get("type") in known:  # noqa: PLR2004
-                    add(NewEvent(type=event["type"], payload=text, route=route, max_attempts=limit))
-                elif text is not None and event.keys() == _KEYED and event["type"] in known:
+                name = None if text is None else event.get("type")
+                if text is None or not isinstance(name, str) or name not in known:
+                    add(self._from(event, text))
+                elif len(event) == len(_NEEDED):
+                    add(NewEvent(type=name, payload=text, route=route, max_attempts=limit))
+                elif event.keys() == _KEYED:
                     key = _key("idempotency_key", event["idempotency_key"])
-                    add(
-                        NewEvent(type=event["type"], payload=text, route=route, max_attempts=limit, idempotency_key=key)
-                    )
+                    add(NewEvent(type=name, payload=text, route=route, max_attempts=limit, idempotency_key=key))
                 else:
                     add(self._from(event, text))
         except InvalidEventError as error:

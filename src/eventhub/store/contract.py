@@ -18,6 +18,7 @@ from eventhub.core.lifecycle import Release, Retry
 from eventhub.core.matching import check_queue
 from eventhub.errors import EventHubError, StoreClosed
 from eventhub.store.batching import Answer, Batcher
+from eventhub.store.columns import kinds_in
 from eventhub.store.delivering import Delivering
 from eventhub.store.ledger import Ledger
 from eventhub.store.messages import FANOUT
@@ -27,16 +28,7 @@ from eventhub.store.portions import Portions
 from eventhub.store.pruning import Pruning
 from eventhub.store.reading import Reading
 from eventhub.store.snapshots import Snapshots
-from eventhub.store.values import (
-    Claim,
-    Held,
-    NewEvent,
-    Published,
-    Report,
-    Settled,
-    Tended,
-    Wanted,
-)
+from eventhub.store.values import Claim, Held, NewEvent, Published, Report, Settled, Tended, Wanted
 from eventhub.store.wakeups import Wakeups
 from eventhub.store.watching import Watching
 from eventhub.store.workers import is_dead
@@ -70,7 +62,7 @@ class Store(Reading, Watching, Operating, Delivering, Messaging, Ledger, Pruning
         self._opening = asyncio.Lock()
         self._is_open = False
         self._is_closed = False
-        self._publishing = Batcher(self._publish_calls, limit=batch, lanes=lanes)
+        self._publishing = Batcher(self._publish_calls, limit=batch, lanes=lanes, in_place=True)
         # Keys may have to wait for somebody's transaction: those who use none do not wait along.
         self._publishing_keyed = Batcher(self._publish_calls, limit=batch, lanes=lanes)
         self._settling = Batcher(self._settle_calls, limit=batch, lanes=lanes)
@@ -137,7 +129,7 @@ class Store(Reading, Watching, Operating, Delivering, Messaging, Ledger, Pruning
 
     async def publish(
         self, events: Sequence[NewEvent], *, connection: Any = None, now: datetime | None = None
-    ) -> list[Published]:
+    ) -> Sequence[Published]:
         """Store the events, all or none; returns after the commit.
 
         With ``connection`` they join the caller's own transaction, and nothing is promised before its commit.
@@ -147,19 +139,20 @@ class Store(Reading, Watching, Operating, Delivering, Messaging, Ledger, Pruning
             return []
         if connection is not None:
             return await self._publish_within(connection, events, now)
+        kinds = kinds_in(events)
         if now is not None:
             (answer,) = await self._publish_all([events], now)
             if isinstance(answer, Exception):
                 raise answer
             published = answer
         else:
-            keyed = any(event.idempotency_key is not None or event.ordering_key is not None for event in events)
+            keyed = any(event.idempotency_key is not None or event.ordering_key is not None for event in kinds)
             published = await (self._publishing_keyed if keyed else self._publishing).put(events)
         for queue in {
-            event.route.queue for event in events if event.work and not (event.completed or event.starts_leased)
+            event.route.queue for event in kinds if event.work and not (event.completed or event.starts_leased)
         }:
             self._announce(queue, told=published[0].told)
-        if any(event.broadcast for event in events):
+        if any(event.broadcast for event in kinds):
             self._announce(FANOUT)
         return published
 
@@ -276,7 +269,7 @@ class Store(Reading, Watching, Operating, Delivering, Messaging, Ledger, Pruning
 
     async def settle(
         self, reports: Sequence[Report], *, queue: str | None = None, now: datetime | None = None
-    ) -> list[Settled]:
+    ) -> Sequence[Settled]:
         """Record how claims ended; a report whose claim is no longer current changes nothing and says so.
 
         Who knows the ``queue`` of its claims spares the workers of others a look.
@@ -356,7 +349,7 @@ class Store(Reading, Watching, Operating, Delivering, Messaging, Ledger, Pruning
     @abstractmethod
     async def _publish_within(
         self, connection: Any, events: Sequence[NewEvent], now: datetime | None
-    ) -> list[Published]: ...
+    ) -> Sequence[Published]: ...
     @abstractmethod
     async def _claim(self, wanted: Wanted) -> list[Claim]: ...
     @abstractmethod

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import datetime, timedelta
 from hashlib import blake2b
 
@@ -30,7 +29,6 @@ __all__ = [
     "Wanted",
     "WorkerSeen",
     "lane_id",
-    "routes_in",
 ]
 
 
@@ -339,11 +337,6 @@ class QueueStats(msgspec.Struct, frozen=True, kw_only=True):
 
 def _any_of(tags: frozenset[str] | None, route_tags: str) -> bool:
     return tags is None or not tags.isdisjoint(route_tags.split(","))
-
-
-def routes_in(calls: Sequence[Sequence[NewEvent]]) -> set[Route]:
-    """The routes of a batch; told apart by identity first, because there are few of them and many events."""
-    return set({id(event.route): event.route for call in calls for event in call}.values())
 
 
 def lane_id(consumer: str, key: str) -> int:

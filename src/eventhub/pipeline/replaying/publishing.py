@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -61,7 +61,7 @@ async def _republished(batches: Iterable[pa.RecordBatch], order: Order, rate: fl
     events = duplicates = 0
     began = time.monotonic()
     async with open_shared(order.url) as store:
-        storing: asyncio.Task[list[Published]] | None = None
+        storing: asyncio.Task[Sequence[Published]] | None = None
         try:
             for rows in _chunks(batches, size):
                 made = [again(row, order) for row in rows]

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
 from typing import Any, Final
 from uuid import uuid4
@@ -129,7 +129,7 @@ async def _published(batches: Iterable[pa.RecordBatch], options: WriteOptions, k
     composer = Composer(options.queue, max_attempts=options.max_attempts)
     events = duplicates = 0
     async with open_shared(options.url) as store:
-        storing: asyncio.Task[list[Any]] | None = None
+        storing: asyncio.Task[Sequence[Any]] | None = None
         try:
             for batch in batches:
                 for first in range(0, batch.num_rows, options.batch):

@@ -100,7 +100,7 @@ class WorkQueue:
 
     # -------------------------------------------------------- publish, take
 
-    async def publish(self, events: Sequence[NewEvent], *, connection: Any = None) -> list[Published]:
+    async def publish(self, events: Sequence[NewEvent], *, connection: Any = None) -> Sequence[Published]:
         """Store events that ``composer`` made, all or none; returns after the commit."""
         return await self.store.publish(events, connection=connection, now=self.now())
 

@@ -15,6 +15,7 @@ import msgspec
 from eventhub.core.lifecycle import Bury, Complete, Reason
 from eventhub.errors import StoreBusy
 from eventhub.store.batching import Answer
+from eventhub.store.columns import routes_in
 from eventhub.store.opening import shown
 from eventhub.store.postgres import settling
 from eventhub.store.postgres.connection import migrate, open_pool, translated
@@ -32,7 +33,7 @@ from eventhub.store.postgres.signals import Signals
 from eventhub.store.postgres.watching import PostgresWatching
 from eventhub.store.routes import KnownRoutes, by_priority
 from eventhub.store.rows import to_claims
-from eventhub.store.values import Claim, Held, NewEvent, Published, Report, Route, Settled, Tended, Wanted, routes_in
+from eventhub.store.values import Claim, Held, NewEvent, Published, Report, Route, Settled, Tended, Wanted
 
 __all__ = ["PostgresStore"]
 
@@ -135,7 +136,7 @@ class PostgresStore(
 
     async def _publish_within(
         self, connection: Any, events: Sequence[NewEvent], now: datetime | None
-    ) -> list[Published]:
+    ) -> Sequence[Published]:
         if not isinstance(connection, asyncpg.Connection | asyncpg.pool.PoolConnectionProxy):
             raise TypeError(
                 f"connection is a {type(connection).__module__}.{type(connection).__name__}; this store is PostgreSQL, "
@@ -145,7 +146,7 @@ class PostgresStore(
             raise ValueError(
                 "The connection is not in a transaction; start one with `async with connection.transaction():`."
             )
-        await self._learn_routes({event.route for event in events})
+        await self._learn_routes(routes_in([events]))
         with translated(self.url):
             (answer,) = await publish_calls(connection, [events], self._routes, now)
         if isinstance(answer, Exception):

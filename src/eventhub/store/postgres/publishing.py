@@ -10,6 +10,7 @@ from typing import Any, Final
 from eventhub.core.lifecycle import State
 from eventhub.errors import StoreBusy
 from eventhub.store.batching import Answer
+from eventhub.store.columns import PlainEvents, PublishedTogether, kinds_in, shared_out
 from eventhub.store.idempotency import Earlier, Keys, Scope, earlier
 from eventhub.store.messages import dump_targets
 from eventhub.store.queries import load_queries
@@ -24,7 +25,9 @@ MANY_KEYS: Final = 256
 
 def is_plain(calls: Sequence[Sequence[NewEvent]]) -> bool:
     """Whether no event needs a key or a lane, so that a single statement does it all."""
-    return all(event.idempotency_key is None and event.ordering_key is None for call in calls for event in call)
+    return all(
+        event.idempotency_key is None and event.ordering_key is None for call in calls for event in kinds_in(call)
+    )
 
 
 async def publish_plain(
@@ -38,16 +41,14 @@ async def publish_plain(
 
     ``tell`` chooses which of their queues hear of it with the commit.
     """
-    events = [event for call in calls for event in call]
-    if all(details == _NO_DETAILS for details in map(_DETAILS, events)):
+    events = calls[0] if len(calls) == 1 else [event for call in calls for event in call]
+    published: Sequence[Published]
+    if all(details == _NO_DETAILS for details in map(_DETAILS, kinds_in(events))):
         published = await _insert_plain(connection, events, routes, now, tell)
     else:
         unnumbered: list[tuple[int | None, NewEvent]] = [(None, event) for event in events]
         published = await _insert(connection, unnumbered, routes, set(), now)
-    if len(calls) == 1:
-        return [published]
-    stored = iter(published)
-    return [[next(stored) for _ in call] for call in calls]
+    return shared_out(published, calls)
 
 
 async def publish_calls(
@@ -142,28 +143,32 @@ async def lock_lanes(connection: Any, lanes: dict[int, tuple[str, str]]) -> set[
 
 async def _insert_plain(
     connection: Any,
-    events: list[NewEvent],
+    events: Sequence[NewEvent],
     routes: dict[Route, int],
     now: datetime | None,
     tell: Callable[[Iterable[str]], list[str] | None],
-) -> list[Published]:
+) -> Sequence[Published]:
     """Of events that are a type and a payload only these are sent, and only their ids come back."""
-    limits = [event.max_attempts for event in events]
-    told = tell({event.route.queue for event in events})
+    payloads = events.payloads if type(events) is PlainEvents else [event.payload for event in events]
+    kinds = kinds_in(events)
+    limits = [event.max_attempts for event in kinds]
+    told = tell({event.route.queue for event in kinds})
     ((at, numbers, _),) = await connection.fetch(
         SQL.insert_plain,
-        _numbers_of(events, routes),
-        [event.type for event in events],
-        [event.payload for event in events],
+        _numbers_of(kinds, routes),
+        [event.type for event in kinds],
+        "\n".join(payloads),
         _column(limits),
         now,
         told,
     )
     carried = told is not None
+    if type(events) is PlainEvents:
+        return PublishedTogether(numbers, at, told=carried)
     return [Published(number, at, False, False, carried) for number in numbers]
 
 
-def _numbers_of(events: list[NewEvent], routes: dict[Route, int]) -> list[int]:
+def _numbers_of(events: Sequence[NewEvent], routes: dict[Route, int]) -> list[int]:
     """The numbers of their routes; by identity, for hashing a route each time would cost more."""
     known = {id(event.route): event.route for event in events}
     of_route = {key: routes[route] for key, route in known.items()}

@@ -18,9 +18,11 @@ from eventhub.store.rows import micros
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["BUSY_SECONDS", "check_library", "clock", "connect", "migrate", "translated"]
+__all__ = ["BUSY_SECONDS", "check_library", "clock", "connect", "hurried", "migrate", "translated"]
 
 BUSY_SECONDS = 10.0
+CHECKPOINT_PAGES = 4000
+"""So long may the write-ahead log be before a commit moves it into the file."""
 PACKAGE = "eventhub.store.sqlite"
 FIND_META = "SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'eventhub_meta')"
 GET_VERSION = "SELECT value FROM eventhub_meta WHERE key = 'schema_version'"
@@ -58,7 +60,7 @@ def connect(path: str, *, synchronous: str = "FULL", read_only: bool = False) ->
         if path != ":memory:":
             _create_private(path)
         connection = apsw.Connection(path)
-        connection.set_busy_timeout(int(BUSY_SECONDS * 1000))
+        _take_time(connection)
         # Plans do not depend on the values that are bound: otherwise a statement is compiled anew for other values, and
         # that takes longer than most of ours run.
         connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
@@ -71,11 +73,26 @@ def connect(path: str, *, synchronous: str = "FULL", read_only: bool = False) ->
                 )
         connection.execute(f"PRAGMA synchronous = {synchronous}")
         connection.execute("PRAGMA cache_size = -65536")
-        connection.execute("PRAGMA wal_autocheckpoint = 4000")
         connection.execute("PRAGMA temp_store = MEMORY")
         if read_only:
             connection.execute("PRAGMA query_only = ON")
     return connection
+
+
+def _take_time(connection: apsw.Connection) -> None:
+    connection.set_busy_timeout(int(BUSY_SECONDS * 1000))
+    connection.wal_autocheckpoint(CHECKPOINT_PAGES)
+
+
+@contextmanager
+def hurried(connection: apsw.Connection) -> Iterator[None]:
+    """Wait for no other process, and leave the write-ahead log as long as it is."""
+    try:
+        connection.set_busy_timeout(0)
+        connection.wal_autocheckpoint(0)
+        yield
+    finally:
+        _take_time(connection)
 
 
 def _create_private(path: str) -> None:

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import apsw
 
 from eventhub.store.batching import Answer
+from eventhub.store.columns import routes_in
 from eventhub.store.routes import KnownRoutes
 from eventhub.store.sqlite import settling
 from eventhub.store.sqlite.claiming import claim_chosen, claim_one_by_one
@@ -24,13 +25,14 @@ from eventhub.store.sqlite.publishing import SQL, publish_calls, route_number
 from eventhub.store.sqlite.reading import SqliteReading
 from eventhub.store.sqlite.thread import ConnectionThread
 from eventhub.store.sqlite.watching import SqliteWatching
-from eventhub.store.values import Claim, Held, NewEvent, Published, Report, Route, Settled, Tended, Wanted, routes_in
+from eventhub.store.values import Claim, Held, NewEvent, Published, Report, Route, Settled, Tended, Wanted
 
 __all__ = ["SqliteStore"]
 
 R = TypeVar("R")
 WATCH_SECONDS = 0.02
 """How often an idle process looks whether another one has written to the file."""
+BRIEF_CHARACTERS = 16_384
 _MICROSECOND = timedelta(microseconds=1)
 
 
@@ -80,13 +82,13 @@ class SqliteStore(
             await self._reader.stop()
         await self._writer.stop()
 
-    async def _write(self, work: Callable[..., R], *args: Any, now: datetime | None = None) -> R:
+    async def _write(self, work: Callable[..., R], *args: Any, now: datetime | None = None, brief: bool = False) -> R:
         """Run ``work(connection, *args, now)`` in the next commit; the time is taken when it runs."""
 
         def job(connection: apsw.Connection) -> R:
             return work(connection, *args, clock(now))
 
-        return await self._writer.run(job)
+        return await self._writer.run(job, brief=brief)
 
     async def _read(self, query: str, **named: Any) -> list[tuple[Any, ...]]:
         await self.open()
@@ -96,7 +98,7 @@ class SqliteStore(
 
     async def _publish_all(self, calls: list[Sequence[NewEvent]], now: datetime | None) -> list[Answer[Published]]:
         await self._learn_routes(routes_in(calls))
-        return await self._write(self._publish_job, calls, now=now)
+        return await self._write(self._publish_job, calls, now=now, brief=_is_brief(calls))
 
     def _publish_job(
         self, connection: apsw.Connection, calls: list[Sequence[NewEvent]], now: int
@@ -105,7 +107,7 @@ class SqliteStore(
 
     async def _publish_within(
         self, connection: Any, events: Sequence[NewEvent], now: datetime | None
-    ) -> list[Published]:
+    ) -> Sequence[Published]:
         if not isinstance(connection, apsw.Connection):
             raise TypeError(
                 f"connection is a {type(connection).__module__}.{type(connection).__name__}; this store is an SQLite "
@@ -193,3 +195,8 @@ class SqliteStore(
                     self.wakeups.wake()
         finally:
             connection.close()
+
+
+def _is_brief(calls: list[Sequence[NewEvent]]) -> bool:
+    """Whether it is one event of usual size."""
+    return len(calls) == len(calls[0]) == 1 and len(calls[0][0].payload) <= BRIEF_CHARACTERS

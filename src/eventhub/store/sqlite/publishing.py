@@ -1,12 +1,12 @@
 """Storing events in SQLite: ids in one run, rows in bulk, keys and lanes only where they are used.
 
-Everything here runs on the writer's thread inside its transaction, so reading and then writing is safe.
+Everything here runs on the writer's connection inside its transaction, so reading and then writing is safe.
 """
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -14,6 +14,7 @@ import apsw
 
 from eventhub.core.lifecycle import State
 from eventhub.store.batching import Answer
+from eventhub.store.columns import PlainEvents, PublishedTogether, kinds_in, shared_out
 from eventhub.store.idempotency import Earlier, Keys, Scope, earlier
 from eventhub.store.messages import dump_targets
 from eventhub.store.queries import load_queries
@@ -37,12 +38,15 @@ def publish_calls(
     total = sum(len(call) for call in calls)
     first = int(connection.execute(SQL.take_ids, {"count": total}).get)
     created_at = from_micros(now)
-    if all(event.idempotency_key is None for call in calls for event in call):
-        events = [event for call in calls for event in call]
+    if all(event.idempotency_key is None for call in calls for event in kinds_in(call)):
+        events = calls[0] if len(calls) == 1 else [event for call in calls for event in call]
+        if type(events) is PlainEvents:
+            _insert_plain(connection, first, events, _route_numbers(connection, [events.like], routes), now)
+            return [PublishedTogether(range(first, first + total), created_at)]
         numbered = list(zip(range(first, first + total), events, strict=True))
         _insert(connection, numbered, routes, now)
-        stored = iter([Published(number, created_at, leased=event.starts_leased) for number, event in numbered])
-        return [[next(stored) for _ in call] for call in calls]
+        stored = [Published(number, created_at, leased=event.starts_leased) for number, event in numbered]
+        return shared_out(stored, calls)
     keys = Keys(calls, range(first, first + total))
     taken = _take(connection, keys.first, keys.asked, now)
     keys.judge(_earlier(connection, [scope for scope in keys.first if scope not in taken]))
@@ -74,11 +78,11 @@ def _insert(
     if not numbered:
         return
     span = {"first": numbered[0][0], "last": numbered[-1][0]}
-    of_route = _route_numbers(connection, numbered, routes)
+    of_route = _route_numbers(connection, [event for _, event in numbered], routes)
     if _is_bare(numbered):
-        _insert_bare(connection, numbered, of_route, now)
-        connection.execute(SQL.insert_bare_deliveries, {**span, "max_attempts": numbered[0][1].max_attempts})
-        connection.execute(SQL.log_published, span)
+        bare = [(number, of_route[id(e.route)], e.type, e.payload, e.metadata, now) for number, e in numbered]
+        connection.executemany(SQL.insert_bare_events, bare)
+        _hand_out_bare(connection, span, numbered[0][1])
         return
     heads = _open_lanes(connection, [event for _, event in numbered if event.work and not event.completed])
     events: list[tuple[Any, ...]] = []
@@ -125,25 +129,23 @@ def _insert(
         connection.executemany(SQL.write_log, log)
 
 
-def _insert_bare(
-    connection: apsw.Connection, numbered: list[tuple[int, NewEvent]], of_route: dict[int, int], now: int
+def _insert_plain(
+    connection: apsw.Connection, first: int, events: PlainEvents, of_route: dict[int, int], now: int
 ) -> None:
-    first, model = numbered[0]
-    unbroken = numbered[-1][0] - first == len(numbered) - 1  # no duplicate was left out in between
-    if unbroken and all(e.type == model.type and e.route is model.route and e.metadata is None for _, e in numbered):
-        payloads = apsw.carray(tuple([event.payload for _, event in numbered]))
-        same = {"first": first, "route": of_route[id(model.route)], "type": model.type, "now": now}
-        connection.execute(SQL.insert_same_events, {**same, "payloads": payloads})
-    else:
-        bare = [(number, of_route[id(e.route)], e.type, e.payload, e.metadata, now) for number, e in numbered]
-        connection.executemany(SQL.insert_bare_events, bare)
+    like = events.like
+    same = {"first": first, "route": of_route[id(like.route)], "type": like.type, "now": now}
+    connection.execute(SQL.insert_same_events, {**same, "payloads": apsw.carray(tuple(events.payloads))})
+    _hand_out_bare(connection, {"first": first, "last": first + len(events) - 1}, like)
 
 
-def _route_numbers(
-    connection: apsw.Connection, numbered: list[tuple[int, NewEvent]], routes: dict[Route, int]
-) -> dict[int, int]:
+def _hand_out_bare(connection: apsw.Connection, span: dict[str, int], like: NewEvent) -> None:
+    connection.execute(SQL.insert_bare_deliveries, {**span, "max_attempts": like.max_attempts})
+    connection.execute(SQL.log_published, span)
+
+
+def _route_numbers(connection: apsw.Connection, events: Iterable[NewEvent], routes: dict[Route, int]) -> dict[int, int]:
     """Numbers by the identity of the route: hashing a route for each event would cost more."""
-    distinct = {id(event.route): event.route for _, event in numbered}
+    distinct = {id(event.route): event.route for event in events}
     return {key: routes.get(route) or route_number(connection, route) for key, route in distinct.items()}
 
 

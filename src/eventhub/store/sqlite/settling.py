@@ -1,6 +1,6 @@
 """Ending claims in SQLite: completed, to be tried again, given up or given back, each guarded by id, fence and state.
 
-Everything here runs on the writer's thread inside its transaction: the rows read first guard what is written.
+Everything here runs on the writer's connection inside its transaction: the rows read first guard what is written.
 """
 
 from __future__ import annotations

@@ -1,4 +1,9 @@
-"""One thread owns one connection: jobs queue up for it, and those that wait together are committed together."""
+"""One thread owns one connection: jobs queue up for it, and those that wait together are committed together.
+
+To hand a job to another thread and to get its answer back takes a good part of the time that a commit takes on a quick
+disk, or more. So a brief job that comes alone is done in place, on the thread of the loop, as long as commits have been
+quick of late. It never waits there for another process: whoever finds the file locked goes to the thread and waits.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +11,13 @@ import asyncio
 import queue
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from time import perf_counter
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 import apsw
 
-from eventhub.errors import StoreClosed, StoreUnavailable
-from eventhub.store.sqlite.connection import translated
+from eventhub.errors import StoreBusy, StoreClosed, StoreUnavailable
+from eventhub.store.sqlite.connection import hurried, translated
 
 if TYPE_CHECKING:
     from concurrent.futures import Future as ThreadFuture
@@ -21,6 +27,19 @@ __all__ = ["ConnectionThread"]
 R = TypeVar("R")
 Job = Callable[[apsw.Connection], Any]
 MOST_JOBS = 64
+QUICK_SECONDS = 0.001
+"""The longest that brief jobs may have taken of late, for the loop to stand still so long."""
+REMEMBERED = 8
+"""How many brief jobs it is about that are meant by "of late"."""
+MOST_IN_PLACE = 100
+"""In a row; the next one goes to the thread, which also moves the write-ahead log into the file when it is long."""
+
+
+class _Asked(NamedTuple):
+    job: Job
+    loop: asyncio.AbstractEventLoop
+    future: asyncio.Future[Any]
+    brief: bool
 
 
 class ConnectionThread:
@@ -30,9 +49,12 @@ class ConnectionThread:
         self._path = path
         self._opened = opened
         self._begin = "BEGIN IMMEDIATE" if writes else "BEGIN"
-        self._jobs: queue.SimpleQueue[tuple[Job, asyncio.AbstractEventLoop, asyncio.Future[Any]] | None] = (
-            queue.SimpleQueue()
-        )
+        self._jobs: queue.SimpleQueue[_Asked | None] = queue.SimpleQueue()
+        self._turn = threading.Lock()
+        """Whose turn it is to use the connection: the thread's, or somebody's in place."""
+        self._connection: apsw.Connection
+        self._brief_seconds = float("inf")
+        self._in_place = 0
         self._broken: str | None = None
         self._closed = False
         self._thread = threading.Thread(
@@ -52,13 +74,21 @@ class ConnectionThread:
             self._jobs.put(None)  # nobody will use it: it ends once it is open
             raise
 
-    async def run(self, job: Callable[[apsw.Connection], R]) -> R:
-        """Run a job; returns after the commit that contains it."""
+    async def run(self, job: Callable[[apsw.Connection], R], *, brief: bool = False) -> R:
+        """Run a job; returns after the commit that contains it. A ``brief`` one may be done in place."""
         if self._closed:
             raise StoreClosed(f"The store {self._path} is closed.")
+        if brief:
+            done = self._done_in_place(job)
+            if done is not None:
+                await asyncio.sleep(0)  # who does one after the other must let others live
+                good, value = done
+                if good:
+                    return cast("R", value)
+                raise value
         loop = asyncio.get_running_loop()
         future: asyncio.Future[R] = loop.create_future()
-        self._jobs.put((job, loop, future))
+        self._jobs.put(_Asked(job, loop, future, brief))
         return await future
 
     def check(self) -> None:
@@ -79,6 +109,7 @@ class ConnectionThread:
         except BaseException as error:  # noqa: BLE001 - the opener waits for it
             loop.call_soon_threadsafe(_fail, ready, error)
             return
+        self._connection = connection
         loop.call_soon_threadsafe(_succeed, ready, None)
         stopping = False
         while not stopping:
@@ -86,10 +117,43 @@ class ConnectionThread:
             while len(batch) < MOST_JOBS and not self._jobs.empty():
                 batch.append(self._jobs.get())
             stopping = None in batch
-            jobs = [job for job in batch if job is not None]
-            if jobs:
-                self._deliver(jobs, self._transact(connection, [job for job, _, _ in jobs]))
-        connection.close()
+            asked = [one for one in batch if one is not None]
+            if asked:
+                began = perf_counter()
+                with self._turn:
+                    results = self._transact(connection, [one.job for one in asked])
+                if len(asked) == 1 and asked[0].brief:
+                    self._took(perf_counter() - began)
+                self._in_place = 0
+                self._deliver(asked, results)
+        with self._turn:
+            connection.close()
+
+    def _done_in_place(self, job: Job) -> tuple[bool, Any] | None:
+        """The job's result, or None when it has to go to the thread."""
+        if self._brief_seconds > QUICK_SECONDS or self._in_place >= MOST_IN_PLACE or not self._jobs.empty():
+            return None
+        mine = False
+        try:  # before the turn is taken: a signal may raise at any moment
+            mine = self._turn.acquire(blocking=False)
+            if not mine:
+                return None
+            began = perf_counter()
+            self._in_place += 1
+            with hurried(self._connection):
+                ((good, value),) = self._transact(self._connection, [job])
+            if not good and isinstance(value, StoreBusy):
+                self._brief_seconds = float("inf")  # there is somebody else: only waiting will do
+                return None
+            self._took(perf_counter() - began)
+            return good, value
+        finally:
+            if mine:
+                self._turn.release()
+
+    def _took(self, seconds: float) -> None:
+        known = self._brief_seconds
+        self._brief_seconds = seconds if known == float("inf") else known + (seconds - known) / REMEMBERED
 
     def _transact(self, connection: apsw.Connection, jobs: list[Job]) -> list[tuple[bool, Any]]:
         if self._broken:
@@ -132,14 +196,10 @@ class ConnectionThread:
         except apsw.Error as error:
             self._broken = f"{self._path}: a failed transaction could not be undone ({error}). Restart the process."
 
-    def _deliver(
-        self,
-        jobs: list[tuple[Job, asyncio.AbstractEventLoop, asyncio.Future[Any]]],
-        results: list[tuple[bool, Any]],
-    ) -> None:
+    def _deliver(self, asked: list[_Asked], results: list[tuple[bool, Any]]) -> None:
         by_loop: dict[asyncio.AbstractEventLoop, list[tuple[asyncio.Future[Any], bool, Any]]] = {}
-        for (_, loop, future), (good, value) in zip(jobs, results, strict=True):
-            by_loop.setdefault(loop, []).append((future, good, value))
+        for one, (good, value) in zip(asked, results, strict=True):
+            by_loop.setdefault(one.loop, []).append((one.future, good, value))
         for loop, answers in by_loop.items():
             try:
                 loop.call_soon_threadsafe(_answer, answers)

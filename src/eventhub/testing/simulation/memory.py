@@ -103,7 +103,7 @@ class Memory:
         owners = {scope: keys.first[scope] for scope in taken if scope not in dropped} | moved
         for scope, number in owners.items():
             self._keys[scope] = (Published(number, now, duplicate=True), keys.asked[number])
-        return answer
+        return list(answer)
 
     def _store(self, number: int, event: NewEvent, now: datetime) -> Published:
         due = now + event.delay if event.delay else None

@@ -112,7 +112,7 @@ class SqliteTwin:
         match call:
             case Publish(events):
                 try:
-                    return await store.publish(events, now=now)
+                    return list(await store.publish(events, now=now))
                 except IdempotencyConflict:
                     return Refused()
             case Claim(worker, lease, limit, max_attempts):

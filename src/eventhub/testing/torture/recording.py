@@ -83,7 +83,7 @@ class Recording(Store):
 
     async def settle(
         self, reports: Sequence[Report], *, queue: str | None = None, now: datetime | None = None
-    ) -> list[Settled]:
+    ) -> Sequence[Settled]:
         items: list[Facts] = [
             {"id": report.held.id, "fence": report.held.fence, "outcome": type(report.outcome).__name__}
             for report in reports

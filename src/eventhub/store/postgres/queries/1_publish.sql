@@ -106,11 +106,15 @@ SELECT id, now FROM input ORDER BY n;
 
 -- name: insert_plain
 -- As insert_events, for events that are a type and a payload and ready for any worker, which most are. The payloads come
--- as JSON, so that they are read once, and the answer is one row: the time, and the ids in the order of the events. The
--- queues in $6 hear of it with the commit.
+-- as the lines of one text, for JSON as we write it has no line feed in it, and an array of one element stands for all
+-- rows alike. The answer is one row: the time, and the ids in the order of the events. The queues in $6 hear of it with
+-- the commit.
 WITH input AS MATERIALIZED (
-  SELECT nextval('eventhub.ids') AS id, u.route, u.type, u.payload, u.max_attempts
-  FROM unnest($1::integer[], $2::text[], $3::json[], $4::integer[]) AS u(route, type, payload, max_attempts)
+  SELECT nextval('eventhub.ids') AS id, CASE cardinality($1) WHEN 1 THEN $1[1] ELSE u.route END AS route,
+         CASE cardinality($2) WHEN 1 THEN $2[1] ELSE u.type END AS type, u.payload::json AS payload,
+         CASE cardinality($4) WHEN 1 THEN $4[1] ELSE u.max_attempts END AS max_attempts
+  FROM unnest($1::integer[], $2::text[], string_to_array($3, E'\n'), $4::integer[])
+       AS u(route, type, payload, max_attempts)
   WHERE pg_current_xact_id() IS NOT NULL), -- first, as in take_ids
 stored AS (
   INSERT INTO eventhub.events (id, route, type, payload, created_at)
