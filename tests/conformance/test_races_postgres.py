@@ -12,6 +12,7 @@ import pytest
 from eventhub.core.lifecycle import Bury, Complete, Outcome, Release, Retry
 from eventhub.errors import StoreBusy
 from eventhub.store import Store, open_store
+from eventhub.store.messages import DeadFilter
 from eventhub.store.postgres.publishing import SQL
 from eventhub.store.values import Report
 from tests.conformance.support import MINUTE, QUEUE, complete, ids, kill, new, publish, publish_one, take, take_one
@@ -136,6 +137,49 @@ async def purged_in_the_middle(store: Store) -> AsyncIterator[Callable[[], Await
 
     yield meanwhile
     await foreign.close()
+
+
+PURGES: dict[str, Callable[[Store], Awaitable[int]]] = {
+    "by age": lambda store: store.purge_dead(older_than=timedelta(0)),
+    "by filter": lambda store: store.purge_dead_where(DeadFilter()),
+}
+
+
+@pytest.mark.parametrize("purge", PURGES.values(), ids=PURGES.keys())
+async def test_a_letter_of_which_somebody_tells_just_now_is_purged_all_the_same(
+    postgres_store: Store, purge: Callable[[Store], Awaitable[int]]
+) -> None:
+    store = postgres_store
+    for _ in range(2):
+        await kill(store, now=None)
+    teller = await asyncpg.connect(store.url)
+    async with teller.transaction():
+        await teller.execute("UPDATE eventhub.dead_letters SET announced = true WHERE id = 1")
+        purging = asyncio.ensure_future(purge(store))
+        await until_blocked(teller)
+    assert await purging == 2
+    assert await teller.fetchval("SELECT count(*) FROM eventhub.dead_letters") == 0
+    assert await teller.fetchval("SELECT count(*) FROM eventhub.events") == 0
+    await teller.close()
+
+
+@pytest.mark.parametrize("purge", PURGES.values(), ids=PURGES.keys())
+async def test_a_letter_that_somebody_retries_just_now_is_not_purged_as_dead(
+    postgres_store: Store, purge: Callable[[Store], Awaitable[int]]
+) -> None:
+    store = postgres_store
+    revived, gone = [await kill(store, now=None) for _ in range(2)]
+    operator = await asyncpg.connect(store.url)
+    async with operator.transaction():
+        await operator.fetch(SQL.dead_standing, [revived])
+        await operator.execute(SQL.close_dead, [1], "anna", None)
+        await operator.fetch(SQL.revive, [1], "anna", None)
+        purging = asyncio.ensure_future(purge(store))
+        await until_blocked(operator)
+    assert await purging == 1
+    assert await operator.fetchval("SELECT count(*) FROM eventhub.events WHERE id = $1", gone) == 0
+    await operator.close()
+    assert ids(await take(store, 10, now=None)) == [revived]
 
 
 @pytest.mark.parametrize("tags", [1, 3], ids=["one route", "several routes"])

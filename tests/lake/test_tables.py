@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from deltalake.fs import DeltaStorageHandler
 from pyarrow import parquet
 
 from eventhub.errors import SettingsError, StoreBusy
@@ -42,12 +43,20 @@ def write(table: LakeTable, *batches: pa.RecordBatch) -> list[FileEntry]:
 
 
 def ids(table: LakeTable) -> list[int]:
-    return sorted(table.open().to_pyarrow_table(columns=["id"])["id"].to_pylist())
+    return sorted(table.rows().to_table(columns=["id"])["id"].to_pylist())
 
 
 @pytest.fixture
 def table(tmp_path: Path) -> LakeTable:
     return LakeTable(str(tmp_path / "events"), schema_of("events"))
+
+
+def test_arrow_reads_files_by_itself_without_a_word_of_python(
+    table: LakeTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table.commit(write(table, rows(0, 30)), source="hub/events", number=1)
+    monkeypatch.setattr(DeltaStorageHandler, "from_table", lambda *_: pytest.fail("files are opened by Python"))
+    assert ids(table) == list(range(30))
 
 
 def test_a_copy_is_a_file_a_day_and_one_commit(table: LakeTable) -> None:

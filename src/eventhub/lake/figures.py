@@ -154,24 +154,23 @@ def read_figures(
 
 def _read(lake: Lake, path: str, *, days: int = 0, since: date | None = None, whole: bool = False) -> Rows:
     """Rows of a mart, of the last days it has or since one; sketches are for Spark and stay where they are."""
-    from deltalake import DeltaTable
+    from pyarrow import dataset
 
     from eventhub.lake.marts import MARTS
 
     table = lake.derived(path, MARTS[path])
     if not table.exists:
         return []
-    opened: DeltaTable = table.open()
     if days:
         known = sorted(table.days())
         since = date.fromisoformat(known[-1]) - timedelta(days=days - 1) if known else None
     if since is None:
         return []
     columns = [name for name in MARTS[path].names if not name.endswith("_sketch")]
-    wanted: list[tuple[str, str, Any]] = [("day", ">=", since)]
+    wanted = dataset.field("day") >= since
     if whole:
-        wanted.append(("dimension", "=", "all"))
-    found: Rows = opened.to_pyarrow_table(columns=columns, filters=wanted).to_pylist()
+        wanted &= dataset.field("dimension") == "all"
+    found: Rows = table.rows().to_table(columns=columns, filter=wanted).to_pylist()
     return found
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from deltalake import CommitProperties, DeltaTable
     from deltalake.transaction import RemoveAction
-    from pyarrow import fs
+    from pyarrow import dataset, fs
 
 __all__ = ["LakeTable", "has_others"]
 
@@ -61,6 +61,18 @@ class LakeTable:
         if "://" in self.url:
             return fs.FileSystem.from_uri(self.url)  # type: ignore[no-any-return]
         return fs.LocalFileSystem(), str(Path(self.url).absolute())
+
+    def rows(self) -> dataset.Dataset:
+        """What is in the table now, for Arrow, whose threads read the files by themselves.
+
+        The Delta library would have them call Python for each file, and a process that ends while one of them is still
+        at it is aborted.
+        """
+        from pyarrow import fs
+
+        filesystem, root = self.filesystem()
+        found: dataset.Dataset = self.open().to_pyarrow_dataset(filesystem=fs.SubTreeFileSystem(root, filesystem))
+        return found
 
     def last_number(self, source: str) -> int:
         """The number of the last copy from this source that is in the table; 0 when there is none."""

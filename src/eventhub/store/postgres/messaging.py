@@ -35,6 +35,7 @@ from eventhub.store.messages import (
 from eventhub.store.messaging import BEHIND, COUNTED, MOVED, NO_END, SAMPLE, Compose, HubGauges, statuses, to_gauges
 from eventhub.store.postgres import settling
 from eventhub.store.postgres.floors import Floors
+from eventhub.store.postgres.operating import purge_held
 from eventhub.store.postgres.publishing import SQL, publish_calls
 from eventhub.store.postgres.reading import same
 from eventhub.store.routes import KnownRoutes
@@ -244,9 +245,8 @@ class PostgresMessaging(Store):
 
     async def _purge_letters(self, letters: Sequence[int]) -> int:
         async def work(connection: Any) -> int:
-            rows = await connection.fetch(SQL.purge_letters, letters)
-            await connection.execute(SQL.delete_events, [row[0] for row in rows])
-            return len(rows)
+            held = await connection.fetch(SQL.hold_letters, letters)
+            return await purge_held(connection, held, retried=False)
 
         return await self._transact(work)
 

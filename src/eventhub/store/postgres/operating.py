@@ -16,7 +16,7 @@ from eventhub.store.postgres.reading import same
 from eventhub.store.rows import key_columns
 from eventhub.store.values import ApiKey, Held, Sighting, lane_id
 
-__all__ = ["PostgresOperating"]
+__all__ = ["PostgresOperating", "purge_held"]
 
 R = TypeVar("R")
 
@@ -60,9 +60,8 @@ class PostgresOperating(Store):
         self, *, older_than: timedelta, by: str = "dead_at", queue: str | None = None, now: datetime | None = None
     ) -> int:
         async def work(connection: Any) -> int:
-            events = [row[0] for row in await connection.fetch(SQL.purge, by, older_than, queue, now)]
-            await connection.execute(SQL.delete_events, events)
-            return len(events)
+            held = await connection.fetch(SQL.hold_old, by, older_than, queue, now)
+            return await purge_held(connection, held, retried=True)
 
         await self.open()
         return await self._transact(work)
@@ -122,3 +121,11 @@ class PostgresOperating(Store):
 
     async def touch_keys(self, uses: Mapping[str, datetime]) -> None:
         await self._read(SQL.touch_keys, list(uses), list(uses.values()))
+
+
+async def purge_held(connection: Any, held: Sequence[Any], *, retried: bool) -> int:
+    """Delete letters that this transaction has locked, and the events that nothing else needs; how many were open."""
+    gone = await connection.fetch(SQL.purge, [row[0] for row in held], retried)
+    events = [event for event, dead in gone if dead]
+    await connection.execute(SQL.delete_events, events)
+    return len(events)

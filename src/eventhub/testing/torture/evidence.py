@@ -186,5 +186,5 @@ def _lake_rows(lake: Path, dataset: Dataset, *columns: str) -> Iterator[Row]:
 
     table = Lake(str(lake)).dataset(dataset)
     if table.exists:
-        for batch in table.open().to_pyarrow_dataset().scanner(columns=list(columns)).to_batches():
+        for batch in table.rows().to_batches(columns=list(columns)):
             yield from zip(*(batch[name].to_pylist() for name in columns), strict=True)

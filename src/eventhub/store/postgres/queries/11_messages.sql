@@ -228,18 +228,6 @@ SELECT * FROM eventhub.letters WHERE id = coalesce(
      AND o.event_id = coalesce((SELECT d.event_id FROM eventhub.deliveries d WHERE d.id = $1),
                                (SELECT a.event_id FROM eventhub.attempts a WHERE a.delivery_id = $1 LIMIT 1), $1)));
 
--- name: purge_letters
--- Parked ones hold a key and stay, and so does what somebody retries at this moment.
-WITH old AS MATERIALIZED (
-  SELECT l.tid, l.event_id FROM unnest($1::bigint[]) AS w(id)
-  CROSS JOIN LATERAL (
-    SELECT n.ctid AS tid, n.event_id FROM eventhub.dead_letters n
-    WHERE n.id = w.id AND n.retried_at IS NULL
-      AND (SELECT 1 FROM eventhub.deliveries d WHERE d.id = n.delivery_id AND d.state + 0 = 4) IS NULL
-    LIMIT 1 FOR UPDATE OF n SKIP LOCKED) l),
-gone AS (DELETE FROM eventhub.dead_letters WHERE ctid = ANY (ARRAY (SELECT tid FROM old)))
-SELECT event_id FROM old;
-
 -- name: unannounced
 -- Letters of which nobody was told yet; several who tell never take the same.
 WITH pick AS MATERIALIZED (

@@ -68,17 +68,24 @@ WHERE h.lane = ANY ($1::bigint[]) AND h.lane IS NOT NULL AND h.state <> 2 AND h.
   AND EXISTS (SELECT 1 FROM eventhub.deliveries n WHERE n.lane = h.lane AND n.state = 2 AND n.id < h.id)
 RETURNING h.lane;
 
+-- name: hold_old
+-- Old dead letters, locked in the order in which a retry locks them: who retries one or tells of it is waited for.
+SELECT l.id FROM eventhub.dead_letters l
+WHERE CASE $1::text WHEN 'dead_at' THEN l.dead_at ELSE l.created_at END <= coalesce($4, now()) - $2::interval
+  AND ($3::text IS NULL OR l.route IN (SELECT id FROM eventhub.routes WHERE queue = $3))
+ORDER BY l.delivery_id, l.id FOR UPDATE OF l;
+
+-- name: hold_letters
+-- These, in the same order.
+SELECT id FROM eventhub.dead_letters WHERE id = ANY ($1::bigint[]) ORDER BY delivery_id, id FOR UPDATE;
+
 -- name: purge
--- Old dead letters go. Parked ones hold a key and stay, and so does what somebody retries at this moment.
-WITH old AS MATERIALIZED (
-  SELECT l.id, l.event_id, l.retried_at IS NULL AS dead FROM eventhub.dead_letters l
-  WHERE CASE $1::text WHEN 'dead_at' THEN l.dead_at ELSE l.created_at END <= coalesce($4, now()) - $2::interval
-    AND ($3::text IS NULL OR l.route IN (SELECT id FROM eventhub.routes WHERE queue = $3))
-    AND NOT EXISTS (SELECT 1 FROM eventhub.deliveries d WHERE d.id = l.delivery_id AND d.state = 4)
-  FOR UPDATE OF l SKIP LOCKED),
-letters AS (
-  DELETE FROM eventhub.dead_letters WHERE id IN (SELECT id FROM old))
-SELECT event_id FROM old WHERE dead;
+-- Letters that are held go: the open ones, or with $2 also those that were retried. Parked ones hold a key and stay. A
+-- statement of its own, after they were locked: it sees what those who were waited for have changed.
+DELETE FROM eventhub.dead_letters n
+WHERE n.id = ANY ($1::bigint[]) AND ($2 OR n.retried_at IS NULL)
+  AND (SELECT 1 FROM eventhub.deliveries d WHERE d.id = n.delivery_id AND d.state + 0 = 4) IS NULL
+RETURNING n.event_id, n.retried_at IS NULL;
 
 -- name: delete_events
 -- With its last dead letter an event goes, and its key, unless any delivery of it is open or to be made, or has completed.
