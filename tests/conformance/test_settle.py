@@ -245,6 +245,22 @@ async def test_a_large_batch_of_every_kind_is_settled_in_one_call(store: Store) 
     assert stats.depth[Status.PENDING] == 200
 
 
+async def test_many_completions_are_logged_in_their_order_each_with_its_own_time(store: Store) -> None:
+    await publish(store, *(new(payload=n) for n in range(50)))
+    claims = (await take(store, 50))[::-1]
+    times = [None if number % 3 == 0 else number for number in range(50)]
+    reports = [Report(claim.held, Complete(took)) for claim, took in zip(claims, times, strict=True)]
+    answers = await store.settle(reports, now=at(7))
+    assert [(answer.id, answer.accepted, answer.at) for answer in answers] == [(n, True, at(7)) for n in ids(claims)]
+    logged = [(await store.log(number))[-1] for number in ids(claims)]
+    assert [(entry.action, entry.execution_ms, entry.created_at) for entry in logged] == [
+        ("COMPLETED", took, at(7)) for took in times
+    ]
+    if "://" not in store.url:  # PostgreSQL writes them by id
+        assert [entry.id for entry in logged] == sorted(entry.id for entry in logged)
+    assert await store.current(ids(claims)) == {}
+
+
 async def test_an_operator_may_reset_what_is_being_worked_on(store: Store) -> None:
     number = await publish_one(store)
     claim = await take_one(store)

@@ -53,6 +53,8 @@ STATEMENTS: dict[str, tuple[Any, set[str]]] = {
     "log_picked": ({"ids": carray(*THREE), "now": 1}, {"PRIMARY KEY"}),
     "extend": ((777, 1, 1), {"PRIMARY KEY"}),
     "standing": ({"ids": carray(*THREE)}, {"PRIMARY KEY"}),
+    "count_current": ({"ids": carray(*THREE), "fences": carray(1, 1, 1)}, {"PRIMARY KEY"}),
+    "log_completed": ({"ids": carray(*THREE), "took": carray(1, 2, 3), "now": 1}, {"PRIMARY KEY"}),
     "remove": ({"ids": carray(*THREE)}, {"PRIMARY KEY"}),
     "fail": ((777, 1, None, "x", None), {"PRIMARY KEY"}),
     "release": ((777, 1, None), {"PRIMARY KEY"}),
@@ -115,6 +117,20 @@ def test_a_backlog_is_not_sorted(connection: apsw.Connection, name: str) -> None
 @pytest.mark.parametrize("after", [0, 40_000])
 def test_what_is_ready_is_read_only_as_far_as_asked_for(connection: apsw.Connection, after: int) -> None:
     assert 0 < _steps(connection, "ready", {"queue": "work", "after_id": after, "limit": 10}) < 5_000
+
+
+@pytest.mark.parametrize("name", ["count_current", "log_completed"])
+def test_many_completions_cost_each_as_much_as_few(connection: apsw.Connection, name: str) -> None:
+    def cost(count: int) -> float:
+        numbers = carray(*range(15_001, 15_001 + count))
+        with connection:
+            connection.execute("SAVEPOINT tried")
+            arguments = {"ids": numbers, "fences": numbers, "took": numbers, "now": 1}
+            steps = _steps(connection, name, arguments)
+            connection.execute("ROLLBACK TO tried")
+        return steps / count
+
+    assert cost(1_000) < 2 * cost(100)
 
 
 def _steps(connection: apsw.Connection, name: str, arguments: Any) -> int:

@@ -9,6 +9,22 @@ SELECT d.id, d.event_id, d.fence, d.state, d.lane, d.worker, d.attempts, d.max_a
        (SELECT r.queue FROM eventhub_routes r WHERE r.id = d.route)
 FROM eventhub_deliveries d WHERE d.id IN (SELECT value FROM carray(:ids));
 
+-- name: count_current
+-- How many claims of work without a key are current, by id and fence: the guard of a whole batch in one row. The pluses
+-- keep the rows looked up by id.
+WITH claim AS MATERIALIZED (SELECT rowid AS n, value AS id FROM carray(:ids)),
+     fence AS MATERIALIZED (SELECT rowid AS n, value FROM carray(:fences))
+SELECT count(*) FROM claim c JOIN fence f ON f.n = c.n CROSS JOIN eventhub_deliveries d ON d.id = c.id
+WHERE d.fence = f.value AND +d.state = 1 AND +d.lane IS NULL;
+
+-- name: log_completed
+-- For claims that were found to be current. A handler's time of -1 was not taken.
+WITH claim AS MATERIALIZED (SELECT rowid AS n, value AS id FROM carray(:ids)),
+     took AS MATERIALIZED (SELECT rowid AS n, value AS milliseconds FROM carray(:took))
+INSERT INTO eventhub_event_log (event_id, delivery_id, action, worker, attempt, fence, execution_ms, created_at)
+SELECT d.event_id, d.id, 'COMPLETED', d.worker, d.attempts, d.fence, nullif(t.milliseconds, -1), :now
+FROM claim c JOIN took t ON t.n = c.n CROSS JOIN eventhub_deliveries d ON d.id = c.id ORDER BY c.n;
+
 -- name: remove
 -- Settled work leaves the hot table.
 DELETE FROM eventhub_deliveries WHERE id IN (SELECT value FROM carray(:ids));
