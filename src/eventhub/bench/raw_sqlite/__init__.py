@@ -17,6 +17,8 @@ from eventhub.store.sqlite.connection import connect
 __all__ = ["RawSqlite"]
 
 SQL = load_queries("eventhub.bench.raw_sqlite")
+STORE = load_queries("eventhub.store.sqlite")
+"""Storing, claiming and completing are the store's own statements: the same rows and arrays, with nothing around."""
 WORKER = "raw"
 LEASE = 60_000_000
 
@@ -46,12 +48,13 @@ class RawSqlite(Raw):
     def _publish(self, batch: int) -> None:
         connection, route = self._connection, self._route
         connection.execute("BEGIN IMMEDIATE")
-        now = time_ns() // 1000
-        first = int(connection.execute(SQL.take_ids, (batch,)).get)
-        numbers = range(first, first + batch)
-        connection.executemany(SQL.insert_event, [(number, route, TYPE, PAYLOAD_TEXT, now) for number in numbers])
-        connection.executemany(SQL.insert_delivery, [(number, route) for number in numbers])
-        connection.execute(SQL.log_published, (first, first + batch - 1))
+        first = int(connection.execute(STORE.take_ids, {"count": batch}).get)
+        events = {"first": first, "route": route, "type": TYPE, "now": time_ns() // 1000}
+        payloads = apsw.carray((PAYLOAD_TEXT,) * batch)
+        connection.execute(STORE.insert_same_events, {**events, "payloads": payloads})
+        span = {"first": first, "last": first + batch - 1}
+        connection.execute(STORE.insert_bare_deliveries, {**span, "max_attempts": None})
+        connection.execute(STORE.log_published, span)
         connection.execute("COMMIT")
 
     async def drain(self, count: int, *, batch: int, seconds: float | None = None) -> tuple[int, float]:
@@ -68,18 +71,21 @@ class RawSqlite(Raw):
     def _claim(self, limit: int) -> list[int]:
         connection, now = self._connection, time_ns() // 1000
         connection.execute("BEGIN IMMEDIATE")
-        rows = connection.execute(SQL.claim, (self._route, limit)).fetchall()
+        rows = connection.execute(STORE.claim_route, {"route": self._route, "limit": limit}).fetchall()
         ids: list[Any] = [row[0] for row in rows]
-        connection.execute(SQL.lease, (WORKER, now + LEASE, _array(ids)))
-        connection.execute(SQL.log_picked, (now, _array(ids)))
+        lease = {"worker": WORKER, "due": now + LEASE, "max_attempts": None}
+        connection.execute(STORE.lease, {**lease, "ids": _array(ids)})
+        connection.execute(STORE.log_picked, {"now": now, "ids": _array(ids)})
         connection.execute("COMMIT")
         return ids
 
     def _complete(self, ids: list[int]) -> None:
-        connection = self._connection
+        connection, done, ones = self._connection, _array(ids), _array([1] * len(ids))
         connection.execute("BEGIN IMMEDIATE")
-        connection.execute(SQL.log_completed, (time_ns() // 1000, _array(ids)))
-        connection.execute(SQL.remove, (_array(ids),))
+        connection.execute(STORE.count_current, {"ids": done, "fences": ones}).fetchall()
+        connection.execute(STORE.log_completed, {"ids": done, "took": ones, "now": time_ns() // 1000})
+        connection.execute(STORE.remove, {"ids": done})
+        connection.execute(STORE.drop_results, {"ids": done})
         connection.execute("COMMIT")
 
     async def latency(self, *, notified: bool) -> float | None:
