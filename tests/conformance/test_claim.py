@@ -1,6 +1,8 @@
 """Claiming: oldest first, only what the worker asked for, and never one delivery for two."""
 
 import asyncio
+from collections.abc import Sequence
+from random import Random
 
 import pytest
 
@@ -24,6 +26,15 @@ from tests.conformance.support import (
     take,
     take_one,
 )
+
+SPREADS = {
+    "evenly": [number % 30 for number in range(120)],
+    "at random": Random(7).choices(range(30), k=120),
+    "one has nearly all": [0 if number % 12 else 1 + number for number in range(120)],
+    "one after the other": [number // 25 for number in range(120)],
+    "the oldest are all of one": [0] * 60 + [number % 30 for number in range(60)],
+}
+"""Which of thirty tags each event has."""
 
 
 async def test_a_claim_tells_all_a_worker_needs(store: Store) -> None:
@@ -92,6 +103,19 @@ async def test_work_with_different_tags_still_comes_by_age(store: Store) -> None
     numbers = await publish(store, *(new(tags=(("a",), ("b",), ("a", "b"))[n % 3]) for n in range(30)))
     assert ids(await take(store, 7, tags=["a", "b"])) == numbers[:7]
     assert ids(await take(store, 100, tags=["a", "b"])) == numbers[7:]
+
+
+@pytest.mark.parametrize("limit", [1, 7, 40, 300])
+@pytest.mark.parametrize("turns", SPREADS.values(), ids=SPREADS.keys())
+async def test_work_of_many_tags_comes_by_age_however_it_is_spread(
+    store: Store, turns: Sequence[int], limit: int
+) -> None:
+    numbers = await publish(store, *(new(tags=(f"t{turn}",)) for turn in turns))
+    seen: list[int] = []
+    while claims := await take(store, limit):
+        assert len(claims) == min(limit, len(numbers) - len(seen))
+        seen += ids(claims)
+    assert seen == numbers
 
 
 async def test_a_higher_priority_goes_first_and_age_counts_within_one(store: Store) -> None:

@@ -3,7 +3,7 @@
 import asyncio
 import re
 from array import array
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +11,7 @@ import apsw
 import pytest
 
 from eventhub.store import open_store
+from eventhub.store.sqlite.claiming import _oldest
 from eventhub.store.sqlite.connection import connect
 from eventhub.store.sqlite.publishing import SQL
 
@@ -45,7 +46,10 @@ THREE = (777, 12_000, 30_000)
 STATEMENTS: dict[str, tuple[Any, set[str]]] = {
     # statement: (arguments, what it must go by)
     "claim_route": ({"route": 1, "limit": 10}, {"eventhub_deliveries_ready"}),
-    "claim_routes": ({"routes": carray(1, 2, 3, 4), "limit": 10}, {"eventhub_deliveries_ready", "PRIMARY KEY"}),
+    "claim_routes": (
+        {"routes": carray(1, 2, 3, 4), "limit": 10, "each": 5},
+        {"eventhub_deliveries_ready", "PRIMARY KEY"},
+    ),
     "claim_messages": ({"route": 1, "limit": 10}, {"eventhub_deliveries_ready", "PRIMARY KEY"}),
     "markers": ({"payload": True, "limit": 10}, {"PRIMARY KEY"}),
     "claim_ids": ({"ids": carray(*THREE)}, {"PRIMARY KEY"}),
@@ -133,8 +137,31 @@ def test_many_completions_cost_each_as_much_as_few(connection: apsw.Connection, 
     assert cost(1_000) < 2 * cost(100)
 
 
+def test_a_claim_over_many_routes_reads_little_more_than_it_takes(tmp_path: Path) -> None:
+    def cost(routes: int) -> int:
+        path = tmp_path / f"{routes}.db"
+        asyncio.run(_make(path))
+        opened = connect(str(path))
+        with opened:
+            opened.execute(
+                NUMBERS.format(50_000)
+                + "INSERT INTO eventhub_events (id, route, type, payload, created_at)"
+                + f" SELECT n, 1 + n % {routes}, 'order.placed', '1', n FROM c"
+            )
+            opened.execute(SQL.insert_bare_deliveries, {"first": 1, "last": 50_000, "max_attempts": None})
+        steps = _counted(opened, lambda: _oldest(opened, list(range(1, routes + 1)), 500))
+        opened.close()
+        return steps
+
+    assert cost(100) < 3 * cost(2)
+
+
 def _steps(connection: apsw.Connection, name: str, arguments: Any) -> int:
-    """How many instructions of SQLite's machine a statement takes: what it costs, on a machine of any speed."""
+    return _counted(connection, lambda: connection.execute(getattr(SQL, name), arguments).fetchall())
+
+
+def _counted(connection: apsw.Connection, work: Callable[[], object]) -> int:
+    """How many instructions of SQLite's machine something takes: what it costs, on a machine of any speed."""
     steps = 0
 
     def count() -> bool:
@@ -144,7 +171,7 @@ def _steps(connection: apsw.Connection, name: str, arguments: Any) -> int:
 
     connection.set_progress_handler(count, 1)
     try:
-        connection.execute(getattr(SQL, name), arguments).fetchall()
+        work()
     finally:
         connection.set_progress_handler(None)
     return steps

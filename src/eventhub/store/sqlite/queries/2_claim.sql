@@ -6,15 +6,18 @@ FROM eventhub_deliveries d JOIN eventhub_events e ON e.id = d.event_id
 WHERE d.state = 0 AND d.route = :route ORDER BY d.event_id LIMIT :limit;
 
 -- name: claim_routes
--- Several routes: the first few of each, merged by age; reading a few too many locks nothing here. A CROSS JOIN keeps
--- its order, whatever the statistics: from the routes to their deliveries, never back.
+-- Several routes: the first :each of them, merged by age, and only then their events; reading a few too many locks nothing
+-- here. Whose row it is comes last. A CROSS JOIN keeps its order, whatever the statistics: from the routes to their
+-- deliveries, never back.
 SELECT d.id, d.fence, d.attempts, d.failures, d.lane, d.max_attempts, e.type, e.payload, e.metadata, e.tags, e.title,
-       e.description, e.ordering_key, e.idempotency_key, e.created_at, d.event_id, NULL
-FROM carray(:routes) r
-CROSS JOIN eventhub_deliveries d ON d.id IN (SELECT x.id FROM eventhub_deliveries x
-                                             WHERE x.state = 0 AND x.route = r.value ORDER BY x.event_id LIMIT :limit)
+       e.description, e.ordering_key, e.idempotency_key, e.created_at, d.event_id, NULL, d.route
+FROM (SELECT n.id FROM carray(:routes) r
+      CROSS JOIN eventhub_deliveries n ON n.id IN (SELECT x.id FROM eventhub_deliveries x
+                                                   WHERE x.state = 0 AND x.route = r.value ORDER BY x.event_id LIMIT :each)
+      ORDER BY n.event_id LIMIT :limit) c
+CROSS JOIN eventhub_deliveries d ON d.id = c.id
 CROSS JOIN eventhub_events e ON e.id = d.event_id
-ORDER BY d.event_id LIMIT :limit;
+ORDER BY d.event_id;
 
 -- name: ready_routes
 -- One look-up a route and at most :most entries of each, whatever the backlog.
