@@ -140,7 +140,7 @@ async def purged_in_the_middle(store: Store) -> AsyncIterator[Callable[[], Await
 
 
 PURGES: dict[str, Callable[[Store], Awaitable[int]]] = {
-    "by age": lambda store: store.purge_dead(older_than=timedelta(0)),
+    "by age": lambda store: store.purge_dead(older_than=timedelta(days=1)),
     "by filter": lambda store: store.purge_dead_where(DeadFilter()),
 }
 
@@ -151,7 +151,7 @@ async def test_a_letter_of_which_somebody_tells_just_now_is_purged_all_the_same(
 ) -> None:
     store = postgres_store
     for _ in range(2):
-        await kill(store, now=None)
+        await kill(store)
     teller = await asyncpg.connect(store.url)
     async with teller.transaction():
         await teller.execute("UPDATE eventhub.dead_letters SET announced = true WHERE id = 1")
@@ -168,7 +168,7 @@ async def test_a_letter_that_somebody_retries_just_now_is_not_purged_as_dead(
     postgres_store: Store, purge: Callable[[Store], Awaitable[int]]
 ) -> None:
     store = postgres_store
-    revived, gone = [await kill(store, now=None) for _ in range(2)]
+    revived, gone = [await kill(store) for _ in range(2)]
     operator = await asyncpg.connect(store.url)
     async with operator.transaction():
         await operator.fetch(SQL.dead_standing, [revived])
@@ -178,8 +178,30 @@ async def test_a_letter_that_somebody_retries_just_now_is_not_purged_as_dead(
         await until_blocked(operator)
     assert await purging == 1
     assert await operator.fetchval("SELECT count(*) FROM eventhub.events WHERE id = $1", gone) == 0
+    kept = await operator.fetch("SELECT delivery_id, retried_by FROM eventhub.dead_letters")
+    assert [tuple(row) for row in kept] == [(revived, "anna")]
     await operator.close()
     assert ids(await take(store, 10, now=None)) == [revived]
+
+
+async def test_two_who_purge_the_last_letters_of_an_event_leave_nothing_of_it(postgres_store: Store) -> None:
+    store = postgres_store
+    number = await kill(store, now=None)
+    other = await asyncpg.connect(store.url)
+    columns = "route, fence, attempts, failures, parks, reason, status, dead_at, type, payload, created_at, announced"
+    await other.execute(
+        f"INSERT INTO eventhub.dead_letters (delivery_id, event_id, {columns})"
+        f" SELECT delivery_id + 1000, event_id, {columns} FROM eventhub.dead_letters"
+    )
+    async with other.transaction():
+        events = [row[0] for row in await other.fetch(SQL.purge, [2])]
+        await other.fetch(SQL.hold_events, events)
+        await other.execute(SQL.delete_events, events)
+        purging = asyncio.create_task(store.purge_dead_where(DeadFilter(ids=(number,))))
+        await until_blocked(other)
+    assert await purging == 1
+    assert await other.fetchval("SELECT count(*) FROM eventhub.events") == 0
+    await other.close()
 
 
 @pytest.mark.parametrize("tags", [1, 3], ids=["one route", "several routes"])

@@ -169,7 +169,7 @@ class Messaging(ABC):
         purged, after, last = 0, 0, await self._last_letter()
         while portion := await self._oldest_dead(wanted, after=after, last=last, limit=PORTION, retry=False):
             after = portion[-1][1]
-            purged += await self._purge_letters([letter for letter, _ in portion])
+            purged += await self._purge_letters([letter for letter, _ in portion], retried_before=None)
         return purged
 
     @abstractmethod
@@ -198,7 +198,7 @@ class Messaging(ABC):
         """Letters that fit, as (letter, delivery), by delivery: those behind ``after``, none younger than ``last``."""
 
     @abstractmethod
-    async def _purge_letters(self, letters: Sequence[int]) -> int: ...
+    async def _purge_letters(self, letters: Sequence[int], *, retried_before: datetime | None) -> int: ...
     @abstractmethod
     async def _prune_attempts(self, older_than: timedelta, limit: int, now: datetime | None) -> int: ...
 

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from eventhub.errors import StoreError
+from eventhub.store.messaging import PORTION
 from eventhub.store.values import ApiKey, Held, Sighting
 
 __all__ = ["Operating", "key_exists", "last_sightings"]
@@ -24,11 +25,19 @@ class Operating(ABC):
         A message whose subscriber is gone stays dead.
         """
 
-    @abstractmethod
     async def purge_dead(
         self, *, older_than: timedelta, by: str = "dead_at", queue: str | None = None, now: datetime | None = None
     ) -> int:
-        """Delete dead letters, and their events, of that age or older; returns how many. Parked ones stay."""
+        """Delete dead letters, and their events, of that age or older; returns how many. Parked ones stay.
+
+        Letters that were retried go with them, uncounted, so long after they were.
+        """
+        before = (await self.now() if now is None else now) - older_than
+        purged = after = 0
+        while letters := await self._old_letters(before, by=by, queue=queue, after=after, limit=PORTION):
+            after = letters[-1]
+            purged += await self._purge_letters(letters, retried_before=before)
+        return purged
 
     @abstractmethod
     async def unpark(self, queue: str, ordering_key: str, *, by: str, now: datetime | None = None) -> bool:
@@ -77,6 +86,18 @@ class Operating(ABC):
     @abstractmethod
     async def touch_keys(self, uses: Mapping[str, datetime]) -> None:
         """Note when keys were used last, by id; unknown ones do not matter, and no time of use moves backwards."""
+
+    # ------------------------------------------------------ for the engines
+
+    @abstractmethod
+    async def now(self) -> datetime: ...
+    @abstractmethod
+    async def _old_letters(self, before: datetime, *, by: str, queue: str | None, after: int, limit: int) -> list[int]:
+        """The numbers of letters from before that time, those behind ``after``, in their order; no parked ones."""
+
+    @abstractmethod
+    async def _purge_letters(self, letters: Sequence[int], *, retried_before: datetime | None) -> int:
+        """Delete those of these that are open and not parked, and those retried before; how many were open."""
 
 
 def key_exists(key: ApiKey) -> StoreError:

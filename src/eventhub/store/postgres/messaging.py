@@ -35,7 +35,6 @@ from eventhub.store.messages import (
 from eventhub.store.messaging import BEHIND, COUNTED, MOVED, NO_END, SAMPLE, Compose, HubGauges, statuses, to_gauges
 from eventhub.store.postgres import settling
 from eventhub.store.postgres.floors import Floors
-from eventhub.store.postgres.operating import purge_held
 from eventhub.store.postgres.publishing import SQL, publish_calls
 from eventhub.store.postgres.reading import same
 from eventhub.store.routes import KnownRoutes
@@ -243,10 +242,16 @@ class PostgresMessaging(Store):
         rows = await self._filtered(SQL.letters_oldest, *_fitting(wanted), after, last, limit, retry)
         return [(row[0], row[1]) for row in rows]
 
-    async def _purge_letters(self, letters: Sequence[int]) -> int:
+    async def _old_letters(self, before: datetime, *, by: str, queue: str | None, after: int, limit: int) -> list[int]:
+        return [row[0] for row in await self._read(SQL.old_letters, by, before, queue, after, limit)]
+
+    async def _purge_letters(self, letters: Sequence[int], *, retried_before: datetime | None) -> int:
         async def work(connection: Any) -> int:
-            held = await connection.fetch(SQL.hold_letters, letters)
-            return await purge_held(connection, held, retried=False)
+            held = [row[0] for row in await connection.fetch(SQL.hold_letters, letters, retried_before)]
+            events = [event for event, was_open in await connection.fetch(SQL.purge, held) if was_open]
+            await connection.fetch(SQL.hold_events, events)
+            await connection.execute(SQL.delete_events, events)
+            return len(events)
 
         return await self._transact(work)
 

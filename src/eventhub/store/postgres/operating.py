@@ -16,7 +16,7 @@ from eventhub.store.postgres.reading import same
 from eventhub.store.rows import key_columns
 from eventhub.store.values import ApiKey, Held, Sighting, lane_id
 
-__all__ = ["PostgresOperating", "purge_held"]
+__all__ = ["PostgresOperating"]
 
 R = TypeVar("R")
 
@@ -55,16 +55,6 @@ class PostgresOperating(Store):
         self._floors.lower([*((row[1], row[2]) for row in rows), *freed])
         self._announce(None)
         return {row[0] for row in rows}
-
-    async def purge_dead(
-        self, *, older_than: timedelta, by: str = "dead_at", queue: str | None = None, now: datetime | None = None
-    ) -> int:
-        async def work(connection: Any) -> int:
-            held = await connection.fetch(SQL.hold_old, by, older_than, queue, now)
-            return await purge_held(connection, held, retried=True)
-
-        await self.open()
-        return await self._transact(work)
 
     async def unpark(self, queue: str, ordering_key: str, *, by: str, now: datetime | None = None) -> bool:
         lane = lane_id(queue, ordering_key)
@@ -121,11 +111,3 @@ class PostgresOperating(Store):
 
     async def touch_keys(self, uses: Mapping[str, datetime]) -> None:
         await self._read(SQL.touch_keys, list(uses), list(uses.values()))
-
-
-async def purge_held(connection: Any, held: Sequence[Any], *, retried: bool) -> int:
-    """Delete letters that this transaction has locked, and the events that nothing else needs; how many were open."""
-    gone = await connection.fetch(SQL.purge, [row[0] for row in held], retried)
-    events = [event for event, dead in gone if dead]
-    await connection.execute(SQL.delete_events, events)
-    return len(events)

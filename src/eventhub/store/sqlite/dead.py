@@ -11,7 +11,7 @@ from eventhub.store.sqlite.publishing import SQL, ids
 from eventhub.store.sqlite.settling import advance
 from eventhub.store.values import lane_id
 
-__all__ = ["delete_events", "purge_dead", "retry_dead", "unpark"]
+__all__ = ["purge", "retry_dead", "unpark"]
 
 
 def retry_dead(connection: apsw.Connection, wanted: Sequence[int], by: str, now: int) -> set[int]:
@@ -39,20 +39,14 @@ def retry_dead(connection: apsw.Connection, wanted: Sequence[int], by: str, now:
     return {letter[1] for letter in letters}
 
 
-def purge_dead(connection: apsw.Connection, cutoff: int, by: str, queue: str | None) -> int:
-    """Delete old dead letters and the events that nothing else needs; returns how many were still dead."""
-    letters = list(connection.execute(SQL.purgeable, {"by": by, "cutoff": cutoff, "queue": queue}))
-    if letters:
-        connection.execute(SQL.delete_dead, {"ids": ids([letter[0] for letter in letters])})
-        delete_events(connection, [letter[1] for letter in letters if letter[2]])
-    return sum(letter[2] for letter in letters)
-
-
-def delete_events(connection: apsw.Connection, events: Sequence[int]) -> None:
-    """Those of the events that nothing needs any more go, and their keys are free."""
+def purge(connection: apsw.Connection, letters: Sequence[int], retried_before: int | None) -> int:
+    """Delete dead letters and the events that nothing else needs; returns how many were still dead."""
+    gone = connection.execute(SQL.purge, {"ids": ids(letters), "before": retried_before})
+    events = [event for event, was_open in gone if was_open]
     if events:
         connection.execute(SQL.delete_events, {"ids": ids(events)})
         connection.execute(SQL.delete_keys, {"ids": ids(events)})
+    return len(events)
 
 
 def unpark(connection: apsw.Connection, queue: str, key: str, by: str, now: int) -> bool:

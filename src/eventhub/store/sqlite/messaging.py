@@ -222,13 +222,13 @@ class SqliteMessaging(Store):
         page = {"after": after, "last": last, "limit": limit, "retry": retry}
         return [(row[0], row[1]) for row in await self._read(SQL.letters_oldest, **_fitting(wanted), **page)]
 
-    async def _purge_letters(self, letters: Sequence[int]) -> int:
-        def work(connection: apsw.Connection, _: int) -> int:
-            events = [event for (event,) in connection.execute(SQL.purge_letters, {"ids": ids(letters)})]
-            dead.delete_events(connection, events)
-            return len(events)
+    async def _old_letters(self, before: datetime, *, by: str, queue: str | None, after: int, limit: int) -> list[int]:
+        asked = {"before": micros(before), "by": by, "queue": queue, "after": after, "limit": limit}
+        return [number for (number,) in await self._read(SQL.old_letters, **asked)]
 
-        return await self._write(work)
+    async def _purge_letters(self, letters: Sequence[int], *, retried_before: datetime | None) -> int:
+        before = None if retried_before is None else micros(retried_before)
+        return await self._write(lambda connection, _: dead.purge(connection, letters, before))
 
     async def _prune_attempts(self, older_than: timedelta, limit: int, now: datetime | None) -> int:
         def work(connection: apsw.Connection, at: int) -> int:

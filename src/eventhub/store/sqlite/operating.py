@@ -38,15 +38,6 @@ class SqliteOperating(Store):
         self._announce(None)
         return revived
 
-    async def purge_dead(
-        self, *, older_than: timedelta, by: str = "dead_at", queue: str | None = None, now: datetime | None = None
-    ) -> int:
-        def work(connection: apsw.Connection, at: int) -> int:
-            return dead.purge_dead(connection, at - older_than // _MICROSECOND, by, queue)
-
-        await self.open()
-        return await self._write(work, now=now)
-
     async def unpark(self, queue: str, ordering_key: str, *, by: str, now: datetime | None = None) -> bool:
         await self.open()
         done = await self._write(dead.unpark, queue, ordering_key, by, now=now)

@@ -80,6 +80,7 @@ def _plain_completion(report: Report) -> Complete | None:
     if (
         type(outcome) is Complete
         and outcome.status_code is None
+        and (outcome.execution_ms is None or outcome.execution_ms >= 0)
         and report.leased
         and report.held.lane is None
         and report.detail is None

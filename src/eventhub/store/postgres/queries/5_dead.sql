@@ -68,24 +68,30 @@ WHERE h.lane = ANY ($1::bigint[]) AND h.lane IS NOT NULL AND h.state <> 2 AND h.
   AND EXISTS (SELECT 1 FROM eventhub.deliveries n WHERE n.lane = h.lane AND n.state = 2 AND n.id < h.id)
 RETURNING h.lane;
 
--- name: hold_old
--- Old dead letters, locked in the order in which a retry locks them: who retries one or tells of it is waited for.
+-- name: old_letters
+-- Letters from before $2 behind the number $4: open ones that are not parked, and those that were retried before it, too.
 SELECT l.id FROM eventhub.dead_letters l
-WHERE CASE $1::text WHEN 'dead_at' THEN l.dead_at ELSE l.created_at END <= coalesce($4, now()) - $2::interval
+WHERE l.id > $4 AND CASE $1::text WHEN 'dead_at' THEN l.dead_at ELSE l.created_at END <= $2
+  AND (l.retried_at IS NULL OR l.retried_at <= $2)
   AND ($3::text IS NULL OR l.route IN (SELECT id FROM eventhub.routes WHERE queue = $3))
-ORDER BY l.delivery_id, l.id FOR UPDATE OF l;
+  AND (SELECT 1 FROM eventhub.deliveries d WHERE d.id = l.delivery_id AND d.state + 0 = 4) IS NULL
+ORDER BY l.id LIMIT $5;
 
 -- name: hold_letters
--- These, in the same order.
-SELECT id FROM eventhub.dead_letters WHERE id = ANY ($1::bigint[]) ORDER BY delivery_id, id FOR UPDATE;
+-- Of these the ones that may go, locked in the order in which a retry locks them: who retries one, or tells of it, is
+-- waited for. Parked ones hold a key and stay. A letter that was retried goes only if it was before $2.
+SELECT l.id FROM eventhub.dead_letters l
+WHERE l.id = ANY ($1::bigint[]) AND (l.retried_at IS NULL OR l.retried_at <= $2)
+  AND (SELECT 1 FROM eventhub.deliveries d WHERE d.id = l.delivery_id AND d.state + 0 = 4) IS NULL
+ORDER BY l.delivery_id, l.id FOR UPDATE OF l;
 
 -- name: purge
--- Letters that are held go: the open ones, or with $2 also those that were retried. Parked ones hold a key and stay. A
--- statement of its own, after they were locked: it sees what those who were waited for have changed.
-DELETE FROM eventhub.dead_letters n
-WHERE n.id = ANY ($1::bigint[]) AND ($2 OR n.retried_at IS NULL)
-  AND (SELECT 1 FROM eventhub.deliveries d WHERE d.id = n.delivery_id AND d.state + 0 = 4) IS NULL
-RETURNING n.event_id, n.retried_at IS NULL;
+-- Letters that are held go. A statement of its own: one that waited for a lock does not see what it waited for.
+DELETE FROM eventhub.dead_letters WHERE id = ANY ($1::bigint[]) RETURNING event_id, retried_at IS NULL;
+
+-- name: hold_events
+-- Two who purge the last letters of one event at once: the second sees that the first has purged its own.
+SELECT id FROM eventhub.events WHERE id = ANY ($1::bigint[]) ORDER BY id FOR UPDATE;
 
 -- name: delete_events
 -- With its last dead letter an event goes, and its key, unless any delivery of it is open or to be made, or has completed.

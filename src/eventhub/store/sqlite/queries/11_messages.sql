@@ -232,13 +232,6 @@ SELECT * FROM eventhub_letters WHERE id = coalesce(
      AND o.event_id = coalesce((SELECT d.event_id FROM eventhub_deliveries d WHERE d.id = :id),
                                (SELECT a.event_id FROM eventhub_attempts a WHERE a.delivery_id = :id LIMIT 1), :id)));
 
--- name: purge_letters
--- Parked ones hold a key and stay.
-DELETE FROM eventhub_dead_letters
-WHERE id IN (SELECT value FROM carray(:ids)) AND retried_at IS NULL
-  AND NOT EXISTS (SELECT 1 FROM eventhub_deliveries d WHERE d.id = eventhub_dead_letters.delivery_id AND d.state = 4)
-RETURNING event_id;
-
 -- name: unannounced
 -- Letters of which nobody was told yet.
 SELECT * FROM eventhub_letters

@@ -51,15 +51,22 @@ WHERE lane IN (SELECT value FROM carray(:lanes)) AND lane IS NOT NULL AND state 
   AND EXISTS (SELECT 1 FROM eventhub_deliveries n
               WHERE n.lane = eventhub_deliveries.lane AND n.state = 2 AND n.id < eventhub_deliveries.id);
 
--- name: purgeable
--- Parked ones hold a key and are not purged before somebody decides about it.
-SELECT l.id, l.event_id, l.retried_at IS NULL FROM eventhub_dead_letters l
-WHERE CASE :by WHEN 'dead_at' THEN l.dead_at ELSE l.created_at END <= :cutoff
+-- name: old_letters
+-- Letters from before :before behind the number :after: open ones that are not parked, and those that were retried before
+-- it, too.
+SELECT l.id FROM eventhub_dead_letters l
+WHERE l.id > :after AND CASE :by WHEN 'dead_at' THEN l.dead_at ELSE l.created_at END <= :before
+  AND (l.retried_at IS NULL OR l.retried_at <= :before)
   AND (:queue IS NULL OR l.route IN (SELECT id FROM eventhub_routes WHERE queue = :queue))
-  AND NOT EXISTS (SELECT 1 FROM eventhub_deliveries d WHERE d.id = l.delivery_id AND d.state = 4);
+  AND NOT EXISTS (SELECT 1 FROM eventhub_deliveries d WHERE d.id = l.delivery_id AND d.state = 4)
+ORDER BY l.id LIMIT :limit;
 
--- name: delete_dead
-DELETE FROM eventhub_dead_letters WHERE id IN (SELECT value FROM carray(:ids));
+-- name: purge
+-- Parked ones hold a key and stay, and so does a letter that was retried, unless it was before :before.
+DELETE FROM eventhub_dead_letters
+WHERE id IN (SELECT value FROM carray(:ids)) AND (retried_at IS NULL OR retried_at <= :before)
+  AND NOT EXISTS (SELECT 1 FROM eventhub_deliveries d WHERE d.id = eventhub_dead_letters.delivery_id AND d.state = 4)
+RETURNING event_id, retried_at IS NULL;
 
 -- name: delete_events
 -- An event goes with its last dead letter, unless any delivery of it is open or to be made, or has completed.
