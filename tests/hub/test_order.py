@@ -20,6 +20,7 @@ from eventhub.hub import Hub
 from eventhub.hub.dispatcher import Dispatcher
 from eventhub.hub.roster import Roster
 from eventhub.store import Store
+from eventhub.store.messages import BlockedKey
 from eventhub.store.values import NewEvent, Route
 from eventhub.testing.torture.children import until
 from tests.crash.consumer import Arrival, Consumer
@@ -76,6 +77,17 @@ async def handed_out(store: Store) -> None:
         await asyncio.sleep(0.005)
 
 
+async def failed_key(store: Store, subscriber: int) -> BlockedKey:
+    """The key whose head waits for its retry, once that is written down."""
+    async with asyncio.timeout(SOON):
+        while not (  # noqa: ASYNC110 - the database tells nobody
+            found := [key for key in await store.blocked_keys(subscriber) if key.retry_count]
+        ):
+            await asyncio.sleep(0.005)
+    (blocked,) = found
+    return blocked
+
+
 # ----------------------------------------------------------------- same batch
 
 
@@ -106,11 +118,12 @@ async def test_a_message_that_waits_for_its_retry_holds_those_behind_it(
     first, second = await hub.publish_many(events("a", "a"))
     await arrived(consumer, first)
     consumer.arrivals[0].reply(500)
+    await failed_key(store, subscriber)
     more = await another(hub, consumer, "b")
     (late,) = await hub.publish_many(events("a"))
     last = await another(hub, consumer, "c")
     await arrived(consumer, first, more, last)
-    (blocked,) = [key for key in await store.blocked_keys(subscriber) if key.retry_count]
+    blocked = await failed_key(store, subscriber)
     assert (blocked.key, blocked.event_id, blocked.waiting) == ("a", first, 2)
 
     assert await store.retry_key(subscriber, "a", by="me")

@@ -143,7 +143,7 @@ async def test_a_name_that_is_not_found_in_time_delays_nobody_else(stuck: thread
     await sender.start()
     async with Receiver() as receiver:
         slow = [
-            sender.send(request(f"http://slow{number % 20}.example.com:{receiver.port}/", connect_timeout=0.3))
+            sender.send(request(f"http://slow{number % 20}.example.com:{receiver.port}/", connect_timeout=1.5))
             for number in range(60)
         ]
         waiting = asyncio.gather(*slow)

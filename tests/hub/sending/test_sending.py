@@ -15,7 +15,8 @@ from eventhub.hub.sending import Sender, WebhookAnswer, WebhookRequest, retry_af
 from tests.hub.sending.receiver import OK, Receiver, reset, then_close, then_drip, then_flood, then_silence
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n"
-SHORT = 0.15
+SHORT = 1.0
+"""Seconds for a whole request: enough to connect on a busy machine."""
 
 
 def request(url: str, **changes: Any) -> WebhookRequest:
@@ -180,7 +181,7 @@ async def test_the_time_is_bounded_however_slowly_the_answer_drips(sender: Sende
     async with Receiver(behaviour) as receiver:
         began = time.monotonic()
         got = await sender.send(request(receiver.url, total_timeout=SHORT))
-        assert time.monotonic() - began < 2
+        assert time.monotonic() - began < 5
         assert (got.status, got.failure) == (None, TIMEOUT)
         assert words in (got.error or "")
         await asyncio.wait_for(receiver.hung_up.wait(), 5)
