@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from array import array
 from time import perf_counter, time_ns
 from typing import Any
 
@@ -12,12 +11,13 @@ from eventhub.bench.payloads import PAYLOAD_TEXT
 from eventhub.bench.raw import Raw
 from eventhub.bench.settings import TYPE
 from eventhub.store.queries import load_queries
+from eventhub.store.sqlite import publishing
 from eventhub.store.sqlite.connection import connect
 
 __all__ = ["RawSqlite"]
 
 SQL = load_queries("eventhub.bench.raw_sqlite")
-STORE = load_queries("eventhub.store.sqlite")
+STORE = publishing.SQL
 """Storing, claiming and completing are the store's own statements: the same rows and arrays, with nothing around."""
 WORKER = "raw"
 LEASE = 60_000_000
@@ -74,13 +74,13 @@ class RawSqlite(Raw):
         rows = connection.execute(STORE.claim_route, {"route": self._route, "limit": limit}).fetchall()
         ids: list[Any] = [row[0] for row in rows]
         lease = {"worker": WORKER, "due": now + LEASE, "max_attempts": None}
-        connection.execute(STORE.lease, {**lease, "ids": _array(ids)})
-        connection.execute(STORE.log_picked, {"now": now, "ids": _array(ids)})
+        connection.execute(STORE.lease, {**lease, "ids": publishing.ids(ids)})
+        connection.execute(STORE.log_picked, {"now": now, "ids": publishing.ids(ids)})
         connection.execute("COMMIT")
         return ids
 
     def _complete(self, ids: list[int]) -> None:
-        connection, done, ones = self._connection, _array(ids), _array([1] * len(ids))
+        connection, done, ones = self._connection, publishing.ids(ids), publishing.ids([1] * len(ids))
         connection.execute("BEGIN IMMEDIATE")
         connection.execute(STORE.count_current, {"ids": done, "fences": ones}).fetchall()
         connection.execute(STORE.log_completed, {"ids": done, "took": ones, "now": time_ns() // 1000})
@@ -103,7 +103,3 @@ class RawSqlite(Raw):
         self._connection.execute(SQL.dead_page, (limit, offset)).fetchall()
         self._connection.execute(SQL.dead_total).fetchall()
         return perf_counter() - started
-
-
-def _array(ids: list[int]) -> Any:
-    return apsw.carray(array("q", ids))

@@ -19,7 +19,6 @@ from eventhub.store.values import ApiKey, Held, Sighting
 __all__ = ["SqliteOperating"]
 
 R = TypeVar("R")
-_MICROSECOND = timedelta(microseconds=1)
 
 
 class SqliteOperating(Store):

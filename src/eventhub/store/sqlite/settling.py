@@ -69,8 +69,7 @@ def _complete(connection: apsw.Connection, reports: Sequence[Report], now: int) 
         return False
     took = ids([-1 if outcome.execution_ms is None else outcome.execution_ms for outcome in outcomes])
     connection.execute(SQL.log_completed, {"ids": done, "took": took, "now": now})
-    connection.execute(SQL.remove, {"ids": done})
-    connection.execute(SQL.drop_results, {"ids": done})
+    _delete(connection, numbers)
     return True
 
 
@@ -148,10 +147,14 @@ def _later(delay: timedelta, now: int) -> int | None:
     return now + wait if wait > 0 else None
 
 
+def _delete(connection: apsw.Connection, numbers: list[int]) -> None:
+    connection.execute(SQL.remove, {"ids": ids(numbers)})
+    connection.execute(SQL.drop_results, {"ids": ids(numbers)})
+
+
 def _remove(connection: apsw.Connection, rows: list[tuple[Any, ...]], now: int) -> None:
-    numbers = ids([row[0] for row in rows])
-    connection.execute(SQL.remove, {"ids": numbers})
-    connection.execute(SQL.drop_results, {"ids": numbers})
+    """Settled deliveries go, and their keys go on."""
+    _delete(connection, [row[0] for row in rows])
     advance(connection, [row[4] for row in rows if row[4] is not None], now)
 
 
