@@ -2,6 +2,7 @@
 
 from datetime import datetime
 
+import msgspec
 import pytest
 
 from eventhub.core.events import Status
@@ -245,20 +246,30 @@ async def test_a_large_batch_of_every_kind_is_settled_in_one_call(store: Store) 
     assert stats.depth[Status.PENDING] == 200
 
 
-async def test_many_completions_are_logged_in_their_order_each_with_its_own_time(store: Store) -> None:
+async def test_many_completions_are_logged_in_their_order_each_with_its_own_time_and_code(store: Store) -> None:
     await publish(store, *(new(payload=n) for n in range(50)))
     claims = (await take(store, 50))[::-1]
-    times = [None if number % 3 == 0 else number for number in range(50)]
-    reports = [Report(claim.held, Complete(took)) for claim, took in zip(claims, times, strict=True)]
+    said = [(None if number % 3 == 0 else number, None if number % 5 else 200 + number) for number in range(50)]
+    reports = [Report(claim.held, Complete(*words)) for claim, words in zip(claims, said, strict=True)]
     answers = await store.settle(reports, now=at(7))
     assert [(answer.id, answer.accepted, answer.at) for answer in answers] == [(n, True, at(7)) for n in ids(claims)]
     logged = [(await store.log(number))[-1] for number in ids(claims)]
-    assert [(entry.action, entry.execution_ms, entry.created_at) for entry in logged] == [
-        ("COMPLETED", took, at(7)) for took in times
-    ]
+    assert [(entry.execution_ms, entry.status_code) for entry in logged] == said
+    assert {(entry.action, entry.created_at) for entry in logged} == {("COMPLETED", at(7))}
     if "://" not in store.url:  # PostgreSQL writes them by id
         assert [entry.id for entry in logged] == sorted(entry.id for entry in logged)
     assert await store.current(ids(claims)) == {}
+
+
+async def test_what_is_held_and_what_nobody_holds_may_be_completed_in_one_batch(store: Store) -> None:
+    numbers = await publish(store, *(new(payload=n) for n in range(4)))
+    claims = await take(store, 2)
+    reports = [Report(claim.held, Complete(1)) for claim in claims]
+    by_hand = [Report(Held(number, 0), Complete(), leased=False) for number in numbers[2:]]
+    wrong = [msgspec.structs.replace(one, leased=not one.leased) for one in (reports[1], by_hand[1])]
+    answers = await store.settle([reports[0], wrong[0], by_hand[0], wrong[1]], now=at(1))
+    assert [answer.accepted for answer in answers] == [True, False, True, False]
+    assert sorted(await store.current(numbers)) == [numbers[1], numbers[3]]
 
 
 async def test_an_operator_may_reset_what_is_being_worked_on(store: Store) -> None:

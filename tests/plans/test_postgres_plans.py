@@ -68,7 +68,7 @@ STATEMENTS = {
     "hold_deliveries": (IDS, {"deliveries_pkey"}),
     "hold_lanes": ("ARRAY[1, 2, 3]", {"lanes_pkey"}),
     "taken_lanes": ("ARRAY[1, 2, 3]", {"deliveries_head"}),
-    "complete": (f"{IDS}, {FENCES}, {TRUE}, NULL, NULL, NULL, NULL, NULL", {"deliveries_pkey"}),
+    "complete": ("'{777,12000,30000}', '{1,1,1}', NULL, NULL, NULL, NULL, NULL, NULL", {"deliveries_pkey"}),
     "fail": (
         f"{IDS}, {FENCES}, {TEXTS}, ARRAY[interval '1 s', '1 s', '1 s'], NULL, NULL, NULL, NULL, NULL",
         {"deliveries_pkey"},

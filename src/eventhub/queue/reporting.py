@@ -109,7 +109,7 @@ class Reporter:
         leased = current.state is State.LEASED
         ours = leased and (current.worker == self._queue.worker if meant is None else current.fence == meant)
         if ours or (meant is None and not leased):
-            held = Held(event_id, current.fence, current.lane)
+            held = Held(current.id, current.fence, current.lane)
             return MyClaim(held, current.attempts, current.max_attempts), leased
         attempt = subject.attempts if meant is not None and isinstance(subject, Event) else None
         raise claim_lost(event_id, attempt, current, self._queue.abandoned_after)

@@ -11,6 +11,7 @@ from eventhub.bench.payloads import PAYLOAD_TEXT
 from eventhub.bench.raw import Raw
 from eventhub.bench.settings import TYPE
 from eventhub.store.postgres.connection import connect
+from eventhub.store.postgres.settling import array_text
 from eventhub.store.queries import load_queries
 
 __all__ = ["HeldSnapshot", "RawPostgres"]
@@ -95,9 +96,9 @@ class RawPostgres(Raw):
         return await connection.fetch(STORE.claim_route, self._route, limit, [WORKER], LEASE, floor, None, None)
 
     async def _complete(self, connection: Any, rows: Any) -> None:
-        ids, fences = [row[0] for row in rows], [row[1] for row in rows]
-        count = len(rows)
-        await connection.fetch(STORE.complete, ids, fences, [True] * count, None, [0] * count, None, None, None)
+        ids, fences = array_text([row[0] for row in rows]), array_text([row[1] for row in rows])
+        took = array_text([0] * len(rows))
+        await connection.fetch(STORE.complete, ids, fences, None, None, took, None, None, None)
 
     async def latency(self, *, notified: bool) -> float:
         publisher, claimer, listener = await self._open_connections(3)

@@ -17,11 +17,13 @@ SELECT id FROM eventhub.deliveries WHERE id = ANY ((SELECT $1::bigint[])::bigint
 
 -- name: complete
 -- Each row is looked up by id (a join would scan for it), judged by fence and state, and leaves the hot table. The lane
--- must be the one that was locked: whoever forgot it is refused, or a key would be left without a head. The answer is one
--- row: when, and which were accepted, if not all were.
+-- must be the one that was locked: whoever forgot it is refused, or a key would be left without a head. Numbers come as the
+-- texts of their arrays, and a column that says the same of all (leased, and the rest empty) may be left out. The answer is
+-- one row: when, and which were accepted, if not all were.
 WITH report AS MATERIALIZED (
-  SELECT * FROM unnest((SELECT $1::bigint[]), $2::integer[], $3::boolean[], $4::bigint[], $5::integer[], $6::integer[],
-                       $8::text[])
+  SELECT r.id, r.fence, coalesce(r.leased, true) AS leased, r.lane, r.execution_ms, r.status_code, r.detail
+  FROM unnest((SELECT $1::text::bigint[]), $2::text::integer[], $3::boolean[], $4::bigint[], $5::text::integer[],
+              $6::text::integer[], $8::text[])
     AS r(id, fence, leased, lane, execution_ms, status_code, detail)),
 hit AS MATERIALIZED (
   SELECT d.tid FROM report r
@@ -45,8 +47,8 @@ logged AS (
   SELECT g.event_id, g.id, 'COMPLETED', g.worker, g.attempts, g.fence, r.status_code, r.execution_ms,
          coalesce($7, now())
   FROM gone g JOIN report r ON r.id = g.id AND r.fence = g.fence)
-SELECT coalesce($7, now()), CASE WHEN count(*) < cardinality($1) THEN coalesce(array_agg(id), '{}') END,
-       CASE WHEN count(*) < cardinality($1) THEN coalesce(array_agg(fence), '{}') END
+SELECT coalesce($7, now()), CASE WHEN count(*) < (SELECT count(*) FROM report) THEN coalesce(array_agg(id), '{}') END,
+       CASE WHEN count(*) < (SELECT count(*) FROM report) THEN coalesce(array_agg(fence), '{}') END
 FROM gone;
 
 -- name: fail
