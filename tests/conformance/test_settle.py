@@ -1,6 +1,7 @@
 """How a claim may end: completed, to be tried again, given back or given up, and what each leaves behind."""
 
 from datetime import datetime
+from http import HTTPStatus
 
 import msgspec
 import pytest
@@ -29,6 +30,7 @@ from tests.conformance.support import (
     take_one,
 )
 
+CODES = (HTTPStatus.ACCEPTED, 200, None)
 TROUBLE = 'Zeile 1\nline 2\t"quoted" \\ back \' € 😀 {json: [1]} %s $1 ?'
 
 
@@ -39,7 +41,7 @@ async def test_nothing_to_report_is_fine(store: Store) -> None:
 async def test_a_completed_delivery_is_gone_and_its_event_stays(store: Store) -> None:
     number = await publish_one(store)
     claim = await take_one(store, at(1))
-    settled = await report(store, claim, Complete(execution_ms=12, status_code=204), now=at(2))
+    settled = await report(store, claim, Complete(execution_ms=12, status_code=HTTPStatus.NO_CONTENT), now=at(2))
     assert (settled.id, settled.accepted, settled.current) == (number, True, None)
     assert await store.current([number]) == {}
     event = await store.event(number)
@@ -249,7 +251,7 @@ async def test_a_large_batch_of_every_kind_is_settled_in_one_call(store: Store) 
 async def test_many_completions_are_logged_in_their_order_each_with_its_own_time_and_code(store: Store) -> None:
     await publish(store, *(new(payload=n) for n in range(50)))
     claims = (await take(store, 50))[::-1]
-    said = [(None if number % 3 == 0 else number, None if number % 5 else 200 + number) for number in range(50)]
+    said = [(None if number % 3 == 0 else number, CODES[number % 3]) for number in range(50)]
     reports = [Report(claim.held, Complete(*words)) for claim, words in zip(claims, said, strict=True)]
     answers = await store.settle(reports, now=at(7))
     assert [(answer.id, answer.accepted, answer.at) for answer in answers] == [(n, True, at(7)) for n in ids(claims)]
