@@ -16,7 +16,7 @@ from eventhub.store.messages import dump_targets
 from eventhub.store.queries import load_queries
 from eventhub.store.values import NewEvent, Published, Route, lane_id
 
-__all__ = ["SQL", "is_plain", "lock_lanes", "publish_calls", "publish_plain"]
+__all__ = ["SQL", "column", "is_plain", "lock_lanes", "publish_calls", "publish_plain"]
 
 SQL = load_queries("eventhub.store.postgres")
 MANY_KEYS: Final = 256
@@ -158,7 +158,7 @@ async def _insert_plain(
         _numbers_of(kinds, routes),
         [event.type for event in kinds],
         "\n".join(payloads),
-        _column(limits),
+        column(limits),
         now,
         told,
     )
@@ -196,21 +196,21 @@ async def _insert(
     ]
     rows = await connection.fetch(
         SQL.insert_events,
-        _column([number for number, _ in numbered]),
+        column([number for number, _ in numbered]),
         _numbers_of(events, routes),
         [event.type for event in events],
         [event.payload for event in events],
-        *(_column(list(map(text, events))) for text in _TEXTS),
-        _column([lane for lane, _, _ in placed]),
+        *(column(list(map(text, events))) for text in _TEXTS),
+        column([lane for lane, _, _ in placed]),
         [state for _, state, _ in placed],
-        _column([event.deliver_at for event in events]),
-        _column([seconds for _, _, seconds in placed]),
-        _column([event.max_attempts for event in events]),
-        _column([event.worker if event.starts_leased else None for event in events]),
-        _column([event.park_when_dead or None for event in events]),
+        column([event.deliver_at for event in events]),
+        column([seconds for _, _, seconds in placed]),
+        column([event.max_attempts for event in events]),
+        column([event.worker if event.starts_leased else None for event in events]),
+        column([event.park_when_dead or None for event in events]),
         now,
-        _column([event.broadcast or None for event in events]),
-        _column([None if event.targets is None else dump_targets(event.targets) for event in events]),
+        column([event.broadcast or None for event in events]),
+        column([None if event.targets is None else dump_targets(event.targets) for event in events]),
     )
     return [Published(row[0], row[1], leased=event.starts_leased) for row, event in zip(rows, events, strict=True)]
 
@@ -225,7 +225,7 @@ _NO_DETAILS = (*(None,) * 10, True, False, False)
 """What ``_DETAILS`` says of an event that is ready for any worker and has nothing but a type and a payload."""
 
 
-def _column(values: list[Any]) -> list[Any] | None:
+def column(values: list[Any]) -> list[Any] | None:
     """A column for ``unnest``; one that is empty throughout costs nothing."""
     return None if values.count(None) == len(values) else values
 

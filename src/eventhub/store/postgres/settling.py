@@ -6,19 +6,18 @@ from array import array
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from operator import index
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 import msgspec
 
 from eventhub.core.lifecycle import Bury, Complete, Release, Retry, State
-from eventhub.store.postgres.publishing import SQL
+from eventhub.store.postgres.publishing import SQL, column
 from eventhub.store.postgres.reading import same
 from eventhub.store.rows import to_current
 from eventhub.store.values import Held, Report, Route, Settled
 
 __all__ = ["Freed", "advance", "array_text", "bury", "complete", "settle"]
 
-R = TypeVar("R")
 Freed = list[tuple[int, int]]
 """Deliveries that became ready: (route, event id), so that claims look for them where they are."""
 Routes = Mapping[Route, int]
@@ -144,14 +143,15 @@ async def _complete(connection: Any, reports: list[Report], now: datetime | None
 
 async def _write_completions(connection: Any, reports: list[Report], now: datetime | None) -> Any:
     """When they were completed, and the ids and fences of those that were, unless it is all of them."""
+    leased = [r.leased for r in reports]
     (answer,) = await connection.fetch(
         SQL.complete,
         array_text([r.held.id for r in reports]),
         array_text([r.held.fence for r in reports]),
-        _unless_all([r.leased for r in reports], True),
-        _unless_all([r.held.lane for r in reports], None),
+        None if all(leased) else leased,
+        column([r.held.lane for r in reports]),
         array_text([r.outcome.execution_ms for r in reports]),  # type: ignore[union-attr]
-        array_text(_unless_all([r.outcome.status_code for r in reports], None)),  # type: ignore[union-attr]
+        array_text(column([r.outcome.status_code for r in reports])),  # type: ignore[union-attr]
         now,
         _details(reports),
     )
@@ -169,14 +169,9 @@ def array_text(numbers: Sequence[int | None] | None) -> str | None:
     return f"{{{str(array('q', cast('Sequence[int]', numbers)).tolist())[1:-1]}}}"  # plain numbers, whatever they were
 
 
-def _unless_all(column: list[R], usual: R) -> list[R] | None:
-    """A column, or None if it says the usual of all."""
-    return None if column.count(usual) == len(column) else column
-
-
 def _details(reports: list[Report]) -> list[str | None] | None:
     """The stories of attempts, if there are any: work has none, and then nothing is asked of the database."""
-    return _unless_all([report.detail for report in reports], None)
+    return column([report.detail for report in reports])
 
 
 async def _fail(connection: Any, reports: list[Report], routes: Routes, now: datetime | None) -> list[Any]:
