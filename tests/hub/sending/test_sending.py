@@ -181,7 +181,7 @@ async def test_the_time_is_bounded_however_slowly_the_answer_drips(sender: Sende
     async with Receiver(behaviour) as receiver:
         began = time.monotonic()
         got = await sender.send(request(receiver.url, total_timeout=SHORT))
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < SHORT + 2
         assert (got.status, got.failure) == (None, TIMEOUT)
         assert words in (got.error or "")
         await asyncio.wait_for(receiver.hung_up.wait(), 5)
