@@ -66,7 +66,7 @@ SIDES: Final[dict[Face, tuple[Side, ...]]] = {
             language="Python",
             settings="defaults; copies are safe to repeat and are committed to a Delta table; "
             "one part is copied by the driver, without a task of Spark",
-            packages=("eventhub", "pyspark", "adbc-driver-postgresql", "deltalake"),
+            packages=("eventhub", "pyspark", "asyncpg", "pyarrow", "deltalake"),
         ),
         JDBC,
     ),

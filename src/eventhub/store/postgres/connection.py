@@ -136,7 +136,7 @@ _MEANINGS: tuple[tuple[tuple[type[Exception], ...], type[StoreError], str], ...]
     (
         (asyncpg.InsufficientPrivilegeError,),
         StoreReadOnly,
-        "Grant the user the right to create and write the schema eventhub.",
+        "Grant the user the right to it: to read the schema eventhub for Spark, to create and write it for all else.",
     ),
     ((asyncpg.DiskFullError,), StoreFull, "Free some room; nothing that was acknowledged is lost."),
     (

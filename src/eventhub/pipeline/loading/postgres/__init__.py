@@ -1,19 +1,19 @@
-"""Loading into PostgreSQL: binary copies into staging tables, or straight into tables where ids were reserved."""
+"""Loading into PostgreSQL: copies into staging tables, or straight into tables where ids were reserved."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Final, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from adbc_driver_postgresql import StatementOptions
 
 from eventhub.pipeline.loading.rows import highest, moved_on
 from eventhub.pipeline.loading.target import RouteName, Target
-from eventhub.pipeline.source.postgres import PostgresDatabase, connected
+from eventhub.pipeline.source.postgres import PostgresDatabase
+from eventhub.pipeline.source.postgres.connection import connected
 from eventhub.store.ledger import Dataset
 from eventhub.store.messages import HUB
 from eventhub.store.queries import load_queries
@@ -41,7 +41,7 @@ class PostgresTarget(Target):
         with ExitStack() as entering:  # what goes wrong already here is told in our words, too
             self._connection = entering.enter_context(connected(self.url))
             for statement in (SQL.stage_events, SQL.stage_event_log, SQL.stage_routes, SQL.stage_lanes):
-                self._run(statement)
+                self._connection.run(statement)
             self._held = entering.pop_all()
         return self
 
@@ -52,10 +52,12 @@ class PostgresTarget(Target):
 
     def routes(self, names: Sequence[RouteName]) -> list[int]:
         queues, tags = (list(column) for column in zip(*names, strict=True))
-        self._copy("loading_routes", pa.table({"place": list(range(len(names))), "queue": queues, "tags": tags}))
-        self._run(SQL.intern_routes)
-        numbers = dict(self._rows(SQL.find_routes))
-        self._run(SQL.empty_routes)
+        self._connection.write(
+            pa.record_batch({"place": list(range(len(names))), "queue": queues, "tags": tags}), "loading_routes"
+        )
+        self._connection.run(SQL.intern_routes)
+        numbers = dict(self._connection.rows(SQL.find_routes))
+        self._connection.run(SQL.empty_routes)
         return [numbers[place] for place in range(len(names))]
 
     def insert(self, dataset: Dataset, rows: pa.RecordBatch, *, copied: bool = False) -> int:
@@ -65,44 +67,44 @@ class PostgresTarget(Target):
             self._make_days(rows)
         self._pass_ids(dataset, rows)
         with self._transaction():
-            self._rows(SQL.alone)
-            self._copy(f"loading_{dataset}", rows)
-            self._run(_ANALYZE[dataset])
-            inserted = self._run(_INSERT[dataset].format(copied="true" if copied else "false"))
-            self._run(_EMPTY[dataset])
+            self._connection.rows(SQL.alone)
+            self._connection.write(rows, f"loading_{dataset}")
+            self._connection.run(_ANALYZE[dataset])
+            inserted = self._connection.run(_INSERT[dataset].format(copied="true" if copied else "false"))
+            self._connection.run(_EMPTY[dataset])
         return inserted
 
     def pass_ids(self, last: int) -> None:
         self._moved(past_id=last)
 
     def next_entry(self) -> int:
-        return self._value(SQL.next_entry)
+        return int(self._connection.value(SQL.next_entry))
 
     def append(self, events: pa.RecordBatch, entries: pa.RecordBatch, *, ids: int) -> int:
         self._make_days(entries)
         first, first_entry = self._moved(ids=ids, entries=entries.num_rows)
         with self._transaction():  # another one: nobody waits for ids while rows are copied
-            self._copy("events", moved_on(events, first), schema="eventhub")
-            self._copy("event_log", moved_on(entries, first, first_entry=first_entry), schema="eventhub")
+            self._connection.write(moved_on(events, first), "events", schema="eventhub")
+            self._connection.write(moved_on(entries, first, first_entry=first_entry), "event_log", schema="eventhub")
             self._bury(first, first + ids - 1)
         return first
 
     def _bury(self, first: int, last: int) -> None:
-        self._run(SQL.bury.format(first=first, last=last, hub=HUB))
-        keys = self._rows(SQL.dead_keys.format(first=first, last=last))
+        self._connection.run(SQL.bury.format(first=first, last=last, hub=HUB))
+        keys = self._connection.rows(SQL.dead_keys.format(first=first, last=last))
         if keys:
             queues, names = (list(column) for column in zip(*keys, strict=True))
             lanes = [lane_id(queue, name) for queue, name in keys]
-            self._copy("loading_lanes", pa.table({"lane": lanes, "queue": queues, "key": names}))
-            self._run(SQL.set_lanes.format(first=first, last=last))
-            self._run(SQL.empty_lanes)
+            self._connection.write(pa.record_batch({"lane": lanes, "queue": queues, "key": names}), "loading_lanes")
+            self._connection.run(SQL.set_lanes.format(first=first, last=last))
+            self._connection.run(SQL.empty_lanes)
 
     def _make_days(self, rows: pa.RecordBatch) -> None:
         """A day whose partition is missing gets one before its rows come: later it could not."""
         days = pc.unique(rows.column("created_at").cast(pa.date32())).sort()
         for day in days:
             if day.value not in self._days:
-                self._rows(SQL.make_days.format(first=day.as_py().isoformat()))
+                self._connection.rows(SQL.make_days.format(first=day.as_py().isoformat()))
                 self._days.add(day.value)
 
     def _pass_ids(self, dataset: Dataset, rows: pa.RecordBatch) -> None:
@@ -120,44 +122,26 @@ class PostgresTarget(Target):
         Each in a transaction of its own: who publishes takes ids before entries, and a fan-out entries before ids, so
         that whoever held both would keep one of them waiting in a circle.
         """
-        self._next_id, self._next_entry = self._value(SQL.next_id), self._value(SQL.next_entry)
+        self._next_id, self._next_entry = self._connection.value(SQL.next_id), self._connection.value(SQL.next_entry)
         if not (ids or entries) and past_id < self._next_id and past_entry < self._next_entry:
             return self._next_id, self._next_entry
         with self._transaction():
-            self._run(SQL.hold_ids)
-            first_id = self._value(SQL.next_id)
+            self._connection.run(SQL.hold_ids)
+            first_id = self._connection.value(SQL.next_id)
             self._next_id = max(first_id + ids, past_id + 1)
             if self._next_id > first_id:
-                self._rows(SQL.set_ids.format(last=self._next_id - 1))
+                self._connection.rows(SQL.set_ids.format(last=self._next_id - 1))
         with self._transaction():
-            self._run(SQL.hold_entries)
-            first_entry = self._value(SQL.next_entry)
+            self._connection.run(SQL.hold_entries)
+            first_entry = self._connection.value(SQL.next_entry)
             self._next_entry = max(first_entry + entries, past_entry + 1)
             if self._next_entry > first_entry:
-                self._rows(SQL.set_entries.format(last=self._next_entry - 1))
+                self._connection.rows(SQL.set_entries.format(last=self._next_entry - 1))
         return first_id, first_entry
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
         """Whatever goes wrong inside ends the connection, and with it the transaction."""
-        self._run("BEGIN")
+        self._connection.run("BEGIN")
         yield
-        self._run("COMMIT")
-
-    def _copy(self, table: str, rows: pa.RecordBatch | pa.Table, *, schema: str | None = None) -> None:
-        with self._connection.cursor() as cursor:
-            cursor.adbc_ingest(table, rows, mode="append", db_schema_name=schema, temporary=schema is None)
-
-    def _run(self, statement: str) -> int:
-        with self._connection.cursor() as cursor:
-            cursor.execute(statement)
-            return int(cursor.rowcount)
-
-    def _rows(self, query: str) -> list[tuple[Any, ...]]:
-        with self._connection.cursor() as cursor:
-            cursor.adbc_statement.set_options(**{StatementOptions.USE_COPY.value: "false"})
-            cursor.execute(query)
-            return list(cursor.fetchall())
-
-    def _value(self, query: str) -> int:
-        return int(self._rows(query)[0][0])
+        self._connection.run("COMMIT")

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Generator, Iterator, Sequence
-from contextlib import contextmanager
-from typing import Any, Final
+from collections.abc import Generator, Sequence
+from typing import Final
 
-import adbc_driver_manager
 import pyarrow as pa
-from adbc_driver_postgresql import StatementOptions, dbapi
 
-from eventhub.errors import EventHubError, SchemaMismatch, StoreError, StoreReadOnly, StoreUnavailable
+from eventhub.errors import SchemaMismatch, StoreError
 from eventhub.pipeline.source.database import NEEDED_SCHEMA, Database, Slice, Visible
+from eventhub.pipeline.source.postgres.connection import Connection, connected
 from eventhub.pipeline.source.postgres.statements import bounds, select
 from eventhub.pipeline.source.postgres.stretches import Stretch, shared_out
 from eventhub.pipeline.source.tables import Column, arrow_schema
@@ -21,12 +19,10 @@ from eventhub.store.ledger import Dataset
 from eventhub.store.opening import shown
 from eventhub.store.queries import load_queries
 
-__all__ = ["PostgresDatabase", "connected"]
+__all__ = ["PostgresDatabase"]
 
 SQL = load_queries("eventhub.pipeline.source.postgres")
 OLDEST_SERVER: Final = 14
-CONNECT_SECONDS: Final = 10
-BATCH_BYTES: Final = 4 << 20
 SMALL: Final = 50_000
 """So many rows are read by one task: more of them would take longer to start."""
 BLOCKS_EACH: Final = 1024
@@ -48,14 +44,14 @@ class PostgresDatabase(Database):
     def origin(self) -> str:
         with connected(self.url) as connection:
             _check(connection, self.url)
-            return str(_value(connection, SQL.origin))
+            return str(connection.value(SQL.origin))
 
     def current(self, table: Dataset) -> Visible:
         with connected(self.url) as connection:
             _check(connection, self.url)
             if _is_restored(connection, table):
                 return Visible()  # the numbers of restored rows say nothing: each part sees what it sees
-            ((last, still_open),) = _rows(connection, SQL.snapshot)
+            ((last, still_open),) = connection.rows(SQL.snapshot)
         without = tuple(int(number) for number in still_open.split(",")) if still_open else ()
         return Visible(last=last, without=without)
 
@@ -68,7 +64,7 @@ class PostgresDatabase(Database):
                     f"them new ones; or set xid = pg_current_xact_id()::text::bigint in all rows of eventhub.{table}. "
                     "Streams then start with a new checkpoint."
                 )
-            return int(_value(connection, SQL.horizon))
+            return int(connection.value(SQL.horizon))
 
     def after(self, table: Dataset, first: int, last: int, rows: int) -> int:
         """A transaction is never cut in two: at least one is taken, however large."""
@@ -77,7 +73,7 @@ class PostgresDatabase(Database):
             while first < last:
                 end = min(first + self._stretch, last)
                 asked = _FITTING[table].format(first=int(first), last=int(end), found=found, rows=int(rows))
-                ((count, too_much),) = _rows(connection, asked)
+                ((count, too_much),) = connection.rows(asked)
                 if too_much is not None:
                     self._stretch = max(self._stretch // 2, 1)
                     return int(too_much)
@@ -91,7 +87,7 @@ class PostgresDatabase(Database):
         with connected(self.url) as connection:
             _by_index(connection)
             query = _COUNTS[table].format(first=int(first), last=int(last), most=int(most))
-            return int(_value(connection, query))
+            return int(connection.value(query))
 
     def total(self, table: Dataset) -> int:
         with connected(self.url) as connection:
@@ -102,7 +98,7 @@ class PostgresDatabase(Database):
         if partitions == 1:
             return [whole]
         with connected(self.url) as connection:
-            stretches = [Stretch(relation, 0, blocks) for relation, blocks in _rows(connection, _BLOCKS[table])]
+            stretches = [Stretch(relation, 0, blocks) for relation, blocks in connection.rows(_BLOCKS[table])]
             if first > 1:  # what came before need not be read
                 _by_index(connection)
                 found = [_holding(connection, whole, one.relation) for one in stretches]
@@ -126,13 +122,13 @@ class PostgresDatabase(Database):
 
     def _nodes(self) -> list[str]:
         with connected(self.url) as connection:
-            return [str(row[0]) for row in _rows(connection, SQL.file_nodes)]
+            return [str(row[0]) for row in connection.rows(SQL.file_nodes)]
 
     def slices(self, whole: Slice, partitions: int | None) -> list[Slice]:
         with connected(self.url) as connection:
             if partitions == 1 or (partitions is None and _estimate(connection, whole) < SMALL):
                 return [whole]
-            relations = _rows(connection, _BLOCKS[whole.table])
+            relations = connection.rows(_BLOCKS[whole.table])
         stretches = [Stretch(relation, 0, blocks) for relation, blocks in relations]
         total = sum(one.blocks for one in stretches)
         wanted = partitions or min(os.cpu_count() or 1, max(total // BLOCKS_EACH, 1))
@@ -147,31 +143,23 @@ class PostgresDatabase(Database):
         schema = arrow_schema(columns)
         with connected(self.url) as connection:
             for blocks in part.blocks or (None,):
-                with connection.cursor() as cursor:
-                    cursor.adbc_statement.set_options(
-                        **{StatementOptions.BATCH_SIZE_HINT_BYTES.value: str(BATCH_BYTES)}
-                    )
-                    cursor.execute(select(part, columns, blocks))
-                    for batch in cursor.fetch_record_batch():
-                        if batch.num_rows:
-                            yield batch if batch.schema.equals(schema) else batch.cast(schema)
+                yield from connection.read(select(part, columns, blocks), schema)
 
 
-def _by_index(connection: Any) -> None:
+def _by_index(connection: Connection) -> None:
     """Ranges are found through their index, whatever the planner believes of a table that it has not seen lately."""
-    with connection.cursor() as cursor:
-        cursor.execute("SET enable_seqscan = off")
+    connection.run("SET enable_seqscan = off")
 
 
-def _is_restored(connection: Any, table: Dataset) -> bool:
+def _is_restored(connection: Connection, table: Dataset) -> bool:
     """Whether there are rows of another server."""
     _by_index(connection)
-    return bool(_value(connection, _RESTORED[table]))
+    return bool(connection.value(_RESTORED[table]))
 
 
-def _holding(connection: Any, whole: Slice, relation: str) -> Stretch | None:
+def _holding(connection: Connection, whole: Slice, relation: str) -> Stretch | None:
     """The blocks of a relation that hold rows of a range."""
-    ((first, last),) = _rows(connection, bounds(whole, relation))
+    ((first, last),) = connection.rows(bounds(whole, relation))
     return None if first is None else Stretch(relation, _block(first), _block(last) + 1)
 
 
@@ -179,21 +167,21 @@ def _block(place: str) -> int:
     return int(place.strip("()").partition(",")[0])
 
 
-def _estimate(connection: Any, whole: Slice) -> float:
+def _estimate(connection: Connection, whole: Slice) -> float:
     """How many rows the planner expects."""
     columns: Sequence[Column] = (Column("one", "integer", "1"),)
-    plan = _value(connection, f"EXPLAIN (FORMAT JSON) {select(whole, columns)}")
+    plan = connection.value(f"EXPLAIN (FORMAT JSON) {select(whole, columns)}")
     return float(json.loads(plan)[0]["Plan"]["Plan Rows"])
 
 
-def _check(connection: Any, url: str) -> None:
-    ((server, has_tables),) = _rows(connection, SQL.about)
+def _check(connection: Connection, url: str) -> None:
+    ((server, has_tables),) = connection.rows(SQL.about)
     if server // 10_000 < OLDEST_SERVER:
         raise StoreError(
             f"{shown(url)} is PostgreSQL {server // 10_000}; "
             f"eventhub needs {OLDEST_SERVER} or newer. Upgrade the server."
         )
-    version = _value(connection, SQL.schema_version) if has_tables else None
+    version = connection.value(SQL.schema_version) if has_tables else None
     if version is None:
         raise SchemaMismatch(
             f"{shown(url)} has no tables of eventhub. Check the URL, or run `eventhub migrate` against it."
@@ -203,51 +191,3 @@ def _check(connection: Any, url: str) -> None:
             f"{shown(url)} has tables of version {version}; version {NEEDED_SCHEMA} or newer is needed. "
             "Run `eventhub migrate` against this database."
         )
-
-
-def _rows(connection: Any, query: str) -> list[tuple[Any, ...]]:
-    with connection.cursor() as cursor:
-        cursor.adbc_statement.set_options(**{StatementOptions.USE_COPY.value: "false"})  # not all can be copied
-        cursor.execute(query)
-        return list(cursor.fetchall())
-
-
-def _value(connection: Any, query: str) -> Any:
-    rows = _rows(connection, query)
-    return rows[0][0] if rows else None
-
-
-@contextmanager
-def connected(url: str) -> Iterator[Any]:
-    """A connection for a moment; what goes wrong is told in our words, never with the password."""
-    joint = "&" if "?" in url else "?"
-    patient = url if "connect_timeout=" in url else f"{url}{joint}connect_timeout={CONNECT_SECONDS}"
-    try:
-        with dbapi.connect(patient, autocommit=True) as connection:
-            with connection.cursor() as cursor:
-                cursor.execute("SET jit = off")
-            yield connection
-    except EventHubError:
-        raise
-    except adbc_driver_manager.Error as error:
-        raise _ours(error, url) from None
-
-
-def _ours(error: Any, url: str) -> StoreError:
-    state = error.sqlstate or ""
-    words = " ".join(str(error).split())
-    text = f"{shown(url)}: {words}." if "password=" not in words and url not in words else f"{shown(url)}:"
-    if state.startswith("28"):
-        return StoreUnavailable(f"{text} The login was refused: check user and password.")
-    if state == "3D000":
-        return StoreUnavailable(f"{text} Create the database first, such as with createdb.")
-    if state == "42501":
-        return StoreReadOnly(f"{text} Grant the user the right to read the schema eventhub.")
-    if state in ("42P01", "42703", "3F000"):
-        return SchemaMismatch(f"{text} Run `eventhub migrate` against this database.")
-    if not state or state.startswith(("08", "57P")):
-        return StoreUnavailable(
-            f"{text} The database cannot be reached: check that the server runs and accepts "
-            "connections, then try again."
-        )
-    return StoreError(f"{text} This is unexpected; please report it with this message.")

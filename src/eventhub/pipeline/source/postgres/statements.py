@@ -1,7 +1,7 @@
 """The statement that reads a part, put together from columns and conditions that are known and values that are quoted.
 
-The driver streams a statement without parameters in PostgreSQL's own binary copy format, which is worth three times the
-speed; so values are written into the text, by their types.
+PostgreSQL copies what a statement without parameters finds, many times faster than it can be fetched; so values are
+written into the text, by their types.
 """
 
 from __future__ import annotations

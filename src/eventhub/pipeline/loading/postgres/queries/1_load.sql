@@ -1,6 +1,6 @@
 -- name: stage_events
--- Rows come here first, by the server's binary copy, so that those that are there already can be left out. The types are
--- those of the tables, but that a payload is text until it is stored.
+-- Rows are copied to here first, so that those that are there already can be left out. The types are those of the tables,
+-- but that a payload is text until it is stored.
 CREATE TEMPORARY TABLE loading_events AS SELECT id, route, type, payload::text, metadata, tags, title, description,
   ordering_key, idempotency_key, created_at FROM eventhub.events LIMIT 0;
 
