@@ -1,7 +1,8 @@
 """Consumers that hang or refuse connections delay nobody else.
 
 Two databases of one server have fifty consumers each. In one of them some hang on every request until its time is up,
-or refuse it; in the other these are paused. Both do the same work in turns, ABBA…, and the medians are compared.
+or refuse it; in the other these are paused. Both do the same work in turns, ABBA…; each turn is compared with the one
+beside it, for the machine may be faster a moment later, and the median counts.
 """
 
 import os
@@ -28,10 +29,12 @@ CONSUMERS = 50
 TURNS = int(os.environ.get("EVENTHUB_TURNS", "5"))
 MOST_TURNS = 3 * TURNS
 """A machine that has other things to do, too, gets more of them before it is judged."""
-MESSAGES = int(os.environ.get("EVENTHUB_MESSAGES", "1200"))
+MESSAGES = int(os.environ.get("EVENTHUB_MESSAGES", "4900"))
 """For the good ones, in each turn."""
 LEAST = {1: 0.85, 30: 0.6}
-"""Of the rate without so many bad ones. Few places for the good ones mean many small claims, which cost more."""
+"""Of the rate without so many that hang. Few places for the good ones mean many small claims, which cost more."""
+LEAST_WITH_REFUSALS = 0.75
+"""Who refuses is asked again and again, which costs some of the same two cores."""
 WITH, WITHOUT = "with", "without"
 
 
@@ -88,7 +91,7 @@ def _answer(arrival: Arrival) -> int | None:
 
 
 async def _compare(
-    urls: dict[str, str], nursery: Nursery, say: Say, what: str, *, bad: int, refused: str | None = None
+    urls: dict[str, str], nursery: Nursery, say: Say, what: str, *, bad: int, least: float, refused: str | None = None
 ) -> None:
     async with AsyncExitStack() as stack:
         consumer = await stack.enter_async_context(Consumer(_answer))
@@ -103,11 +106,12 @@ async def _compare(
         for turn in range(MOST_TURNS):
             for site in sites.values() if turn % 2 else reversed(sites.values()):
                 await site.measure()
-            share = sites[WITH].rate / sites[WITHOUT].rate
-            if turn >= TURNS - 1 and share >= LEAST[bad]:
+            pairs = zip(sites[WITH].rates, sites[WITHOUT].rates, strict=True)
+            share = median(rate / without for rate, without in pairs)
+            if turn >= TURNS - 1 and share >= least:
                 break
         say(f"{what}: {sites[WITH].rate:.0f} messages/s, {sites[WITHOUT].rate:.0f} without, {share:.1%}")
-        assert share >= LEAST[bad], f"{sites[WITH].rates} with them, {sites[WITHOUT].rates} without"
+        assert share >= least, f"{sites[WITH].rates} with them, {sites[WITHOUT].rates} without"
         if refused is None:
             assert {arrival.path for arrival in consumer.open} == {f"/with/bad/{number}" for number in range(bad)}
     assert nursery.errors() == ""
@@ -118,7 +122,7 @@ async def _compare(
 async def test_consumers_that_hang_delay_nobody_else(
     urls: dict[str, str], nursery: Nursery, say: Say, bad: int
 ) -> None:
-    await _compare(urls, nursery, say, f"{bad} of {CONSUMERS} hang", bad=bad)
+    await _compare(urls, nursery, say, f"{bad} of {CONSUMERS} hang", bad=bad, least=LEAST[bad])
 
 
 @pytest.mark.timeout(300)
@@ -127,4 +131,5 @@ async def test_a_consumer_that_refuses_connections_delays_nobody_else(
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         refused = f"http://127.0.0.1:{taken.getsockname()[1]}/"
-    await _compare(urls, nursery, say, f"1 of {CONSUMERS} refuses", bad=1, refused=refused)
+    what = f"1 of {CONSUMERS} refuses"
+    await _compare(urls, nursery, say, what, bad=1, least=LEAST_WITH_REFUSALS, refused=refused)
