@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import time
+import asyncio
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from itertools import chain
 from typing import Any, NamedTuple
 
 import msgspec
@@ -21,7 +22,7 @@ from eventhub.store.messages import (
     WantedMessages,
     routes_of,
 )
-from eventhub.store.postgres.floors import Floors
+from eventhub.store.postgres.floors import Floors, Look
 from eventhub.store.postgres.marker_floor import MarkerFloor
 from eventhub.store.postgres.publishing import SQL, lock_lanes
 from eventhub.store.postgres.reading import same
@@ -142,16 +143,14 @@ class PostgresDelivering(PostgresSubscribing):
         if not wanted:
             return []
         routes = await self._numbered([one.subscriber for one in wanted])
-        start = self._floors.start if now is None else lambda _: 0
-        floors = [(start(fresh), start(again)) for fresh, again in routes]
-        started = time.monotonic()
+        looks = [[self._floors.look(route, everywhere=now is not None) for route in pair] for pair in routes]
         rows = await self._read(
             SQL.claim_messages,
             [pair[0] for pair in routes],
             [pair[1] for pair in routes],
             [one.most for one in wanted],
-            [pair[0] for pair in floors],
-            [pair[1] for pair in floors],
+            [fresh.start for fresh, _ in looks],
+            [again.start for _, again in looks],
             roll,
             worker,
             lease,
@@ -160,7 +159,7 @@ class PostgresDelivering(PostgresSubscribing):
             [one.subscriber for one in wanted],
             limit,
         )
-        self._raise_floors(rows, routes, floors, time.monotonic() - started)
+        self._note_looks(rows, looks)
         return [to_message_claim(row, same) for row in rows]
 
     async def _numbered(self, subscribers: list[int]) -> list[tuple[int, int]]:
@@ -173,14 +172,24 @@ class PostgresDelivering(PostgresSubscribing):
                 self._pairs[number] = (self._routes[fresh], self._routes[again])
         return [self._pairs[number] for number in subscribers]
 
-    def _raise_floors(self, rows: list[Any], routes: list[Any], floors: list[Any], took: float) -> None:
-        """A claim goes on above what it took; a route that gave nothing is looked at from its beginning next time."""
-        last: dict[int, int] = {}
-        for row in rows:
-            last[row[13]] = row[4]
-        for pair, pair_floors in zip(routes, floors, strict=True):
-            for route, floor in zip(pair, pair_floors, strict=True):
-                if route in last:
-                    self._floors.claimed(route, started_at=floor, last=last[route], took=took)
-                elif floor:
-                    self._floors.lower([(route, 0)])
+    def _note_looks(self, rows: list[Any], looks: list[list[Look]]) -> None:
+        """If there was anything, a route that gave nothing may have more than there was room for."""
+        last = {row[13]: row[4] for row in rows}
+        for look in chain.from_iterable(looks):
+            if look.route in last:
+                self._floors.claimed(look, last[look.route])
+            elif rows:
+                self._floors.passed_over(look)
+            else:
+                self._floors.missed(look, among=2 * len(looks))
+                self._look_later(look.route, HUB)
+
+    def _look_later(self, route: int, queue: str) -> None:
+        """Whoever waits for work that a look could not be afforded for is woken when it can."""
+        seconds = self._floors.owed(route)
+        if seconds is not None:
+            asyncio.get_running_loop().call_later(seconds, self._look_now, route, queue)
+
+    def _look_now(self, route: int, queue: str) -> None:
+        self._floors.paid(route)
+        self.wakeups.wake(queue)

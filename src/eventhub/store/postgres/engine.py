@@ -20,7 +20,7 @@ from eventhub.store.opening import shown
 from eventhub.store.postgres import settling
 from eventhub.store.postgres.connection import migrate, open_pool, translated
 from eventhub.store.postgres.delivering import PostgresDelivering
-from eventhub.store.postgres.floors import Floors
+from eventhub.store.postgres.floors import Floors, Look
 from eventhub.store.postgres.ledger import PostgresLedger
 from eventhub.store.postgres.lending import Lending
 from eventhub.store.postgres.marker_floor import MarkerFloor
@@ -217,15 +217,19 @@ class PostgresStore(
 
     async def _claim_route(self, route: int, limit: int, wanted: Wanted, workers: list[str]) -> list[Any]:
         rows: list[Any] = []
-        for start in {0 if wanted.now is not None else self._floors.start(route): None, 0: None}:
-            started = time.monotonic()
+        look: Look | None = self._floors.look(route, everywhere=wanted.now is not None)
+        while look is not None:
             asked = (limit - len(rows), _without(workers, rows), wanted.lease)
-            found = await self._fetch(SQL.claim_route, route, *asked, start, wanted.max_attempts, wanted.now)
+            found = await self._fetch(SQL.claim_route, route, *asked, look.start, wanted.max_attempts, wanted.now)
             if found:
-                self._floors.claimed(route, started_at=start, last=found[-1][15], took=time.monotonic() - started)
+                self._floors.claimed(look, found[-1][15])
                 rows += found
+            else:
+                self._floors.missed(look)
             if _is_enough(rows, limit, workers):
-                break
+                return rows
+            look = self._floors.look_below(look)
+        self._look_later(route, wanted.queue)
         return rows
 
     async def _claim_ids(self, ids: Sequence[int], worker: str, lease: timedelta, now: datetime | None) -> list[Claim]:

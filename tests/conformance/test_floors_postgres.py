@@ -1,0 +1,336 @@
+"""Floors: claims step over what is dead, and yet find everything that is ready, in a time that is known."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import asyncpg
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, precondition, rule
+
+from eventhub.store import Store, open_store
+from eventhub.store.messages import HUB
+from eventhub.store.postgres import PostgresStore
+from eventhub.store.postgres import floors as floors_module
+from eventhub.store.postgres.floors import Floors, Look
+from eventhub.store.postgres.publishing import SQL
+from eventhub.store.values import Claim
+from tests.conformance import hub_support, message_support
+from tests.conformance.support import QUEUE, ids, new, publish, publish_one, release, take, take_one
+
+NEAR, COST = 3, 0.5
+FREE_AGAIN = "UPDATE eventhub.deliveries SET state = 0, due = NULL WHERE event_id = $1 AND state = 1"
+
+
+class Claiming(RuleBasedStateMachine):
+    """A route whose looks from the beginning are dear, and claims that overlap with everything else that happens.
+
+    What this process makes ready, and what comes late but near, is found by whoever claims next; the rest when a look
+    from the beginning is due.
+    """
+
+    looks = Bundle("looks")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.before = floors_module.NEAR
+        floors_module.NEAR = NEAR  # type: ignore[misc]
+        self.now = 100.0
+        self.floors = Floors(clock=lambda: self.now)
+        self.next_id = 1
+        self.pending: set[int] = set()
+        """Ids that were taken and not committed yet."""
+        self.ready: set[int] = set()
+        self.claimed: set[int] = set()
+        self.hidden: set[int] = set()
+        """Made ready by others, or so late that one need not find them at once."""
+        self.untold: set[int] = set()
+        """Made ready by this process, which has not told the floors yet."""
+        self.told: set[int] = set()
+        """Which has told them."""
+        self.in_flight = 0
+        self.longest = COST
+
+    def teardown(self) -> None:
+        floors_module.NEAR = self.before  # type: ignore[misc]
+
+    def look_costs(self, look: Look) -> None:
+        self.now += COST if look.start == 0 else 0.0001
+
+    def take_from(self, look: Look, limit: int) -> list[int]:
+        found = sorted(number for number in self.ready if number >= look.start)[:limit]
+        for number in found:
+            self.ready.discard(number)
+            self.hidden.discard(number)
+            self.told.discard(number)
+            self.untold.discard(number)
+            self.claimed.add(number)
+        return found
+
+    def end(self, look: Look, found: list[int]) -> None:
+        self.longest = max(self.longest, self.now - look.began)
+        if found:
+            self.floors.claimed(look, found[-1])
+        else:
+            self.floors.missed(look)
+
+    @rule(count=st.integers(1, 12))
+    def publish(self, count: int) -> None:
+        self.ready.update(range(self.next_id, self.next_id + count))
+        self.next_id += count
+
+    @rule()
+    def take_an_id(self) -> None:
+        self.pending.add(self.next_id)
+        self.next_id += 1
+
+    @precondition(lambda self: self.pending)
+    @rule(data=st.data())
+    def commit_late(self, data: st.DataObject) -> None:
+        number = data.draw(st.sampled_from(sorted(self.pending)))
+        self.pending.discard(number)
+        self.ready.add(number)
+        self.hidden.add(number)  # unless it is near, which is looked at when everything rests
+
+    @precondition(lambda self: self.claimed)
+    @rule(data=st.data(), ours=st.booleans())
+    def make_ready_again(self, data: st.DataObject, *, ours: bool) -> None:
+        number = data.draw(st.sampled_from(sorted(self.claimed)))
+        self.claimed.discard(number)
+        self.ready.add(number)
+        (self.untold if ours else self.hidden).add(number)
+
+    @rule()
+    def tell_the_floors(self) -> None:
+        self.floors.lower([(1, number) for number in self.untold])
+        self.told |= self.untold
+        self.untold.clear()
+
+    @rule(target=looks, limit=st.integers(1, 8), snapped=st.booleans())
+    def begin(self, limit: int, *, snapped: bool) -> Any:
+        """The statement sees what there is, right when it begins or when it ends."""
+        look = self.floors.look(1)
+        self.in_flight += 1
+        return look, limit, self.take_from(look, limit) if snapped else None
+
+    @rule(begun=consumes(looks))
+    def finish(self, begun: Any) -> None:
+        look, limit, found = begun
+        self.look_costs(look)
+        self.in_flight -= 1
+        self.end(look, self.take_from(look, limit) if found is None else found)
+
+    @rule(seconds=st.sampled_from([0.001, 0.05, 0.2, 3.0]))
+    def pass_time(self, seconds: float) -> None:
+        self.now += seconds
+
+    def drain(self) -> set[int]:
+        """Claim until nothing is found; returns what was."""
+        self.tell_the_floors()
+        gone: set[int] = set()
+        while True:
+            look: Look | None = self.floors.look(1)
+            found: list[int] = []
+            while look is not None and not found:
+                found = self.take_from(look, 5)
+                self.look_costs(look)
+                self.end(look, found)
+                look = self.floors.look_below(look)
+            if not found:
+                return gone
+            gone.update(found)
+
+    @precondition(lambda self: not self.in_flight)
+    @rule()
+    def rest(self) -> None:
+        self.drain()
+        assert self.ready <= self.hidden, "what this process made ready is found at once"
+        assert all(number < self.floors._of(1).top - NEAR for number in self.ready), "and so is what is near"
+        if self.ready:
+            wait = self.floors.owed(1)
+            assert wait is not None
+            assert wait <= min(self.longest * floors_module.LOOK_SHARE, floors_module.LATEST)
+            self.now += wait
+            self.floors.paid(1)
+            self.drain()
+            assert not self.ready
+
+    @invariant()
+    def what_this_process_made_ready_lies_above_the_floor(self) -> None:
+        assert all(number >= self.floors._of(1).floor for number in self.told)
+
+
+TestClaiming = Claiming.TestCase
+TestClaiming.settings = settings(max_examples=400, stateful_step_count=40, deadline=None)
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def looked(floors: Floors, clock: Clock, seconds: float) -> int:
+    """A look that takes so long and finds nothing; where it started."""
+    look = floors.look(1)
+    clock.now += seconds
+    floors.missed(look)
+    return look.start
+
+
+def test_a_look_from_the_beginning_is_taken_a_twentieth_of_the_time_but_several_times_a_minute() -> None:
+    for cost, pause in ((0.02, 0.4), (0.5, 10.0), (40.0, 15.0)):
+        clock = Clock()
+        floors = Floors(clock)
+        floors.claimed(floors.look(1), 1_000_000)
+        clock.now += 1.0
+        assert looked(floors, clock, cost) == 0
+        assert looked(floors, clock, 0.0001) == 1_000_001
+        assert looked(floors, clock, 0.0001) == 1_000_001 - floors_module.NEAR
+        clock.now += pause - 0.01
+        assert looked(floors, clock, 0.0001) > 0
+        clock.now += 0.02
+        assert looked(floors, clock, cost) == 0
+
+
+def test_what_lies_low_is_worked_off_from_there() -> None:
+    floors = Floors(Clock())
+    floors.claimed(floors.look(1), 1_000_000)
+    floors.claimed(floors.look(1, everywhere=True), 500)
+    assert floors.look(1).start == 501
+
+
+def test_two_do_not_take_the_same_dear_look() -> None:
+    clock = Clock()
+    floors = Floors(clock)
+    floors.claimed(floors.look(1), 1_000_000)
+    clock.now += 1.0
+    assert looked(floors, clock, 0.5) == 0
+    clock.now += 20.0
+    assert floors.look(1).start == 0
+    clock.now += 0.4
+    assert floors.look(1).start > 0
+
+
+def test_who_was_passed_over_is_looked_for_lower_next_time() -> None:
+    clock = Clock()
+    floors = Floors(clock)
+    floors.claimed(floors.look(1), 1_000_000)
+    look = floors.look(1)
+    assert look.start == 1_000_001
+    floors.passed_over(look)
+    assert floors.look(1).start == 0
+
+
+@pytest.fixture
+async def store(postgres_url: str) -> AsyncIterator[Store]:
+    async with open_store(postgres_url) as opened:
+        yield opened
+
+
+@pytest.fixture
+def dear(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every look from the beginning is dear, and hardly anything is near."""
+    monkeypatch.setattr(floors_module, "DEAR", -1.0)
+    monkeypatch.setattr(floors_module, "NEAR", 2)
+
+
+def starts(store: Store, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """From where claims look, as they do it."""
+    seen: list[int] = []
+    assert isinstance(store, PostgresStore)
+    fetch = store._fetch
+
+    async def watched(query: str, *arguments: Any) -> list[Any]:
+        if query == SQL.claim_route:
+            seen.append(arguments[4])
+        return await fetch(query, *arguments)
+
+    monkeypatch.setattr(store, "_fetch", watched)
+    return seen
+
+
+async def free_elsewhere(url: str, event_id: int) -> None:
+    """As another process does, whose signal is lost."""
+    other = await asyncpg.connect(url)
+    await other.execute(FREE_AGAIN, event_id)
+    await other.close()
+
+
+async def all_claimed(store: Store, count: int) -> list[Claim]:
+    await publish(store, *(new() for _ in range(count)), now=None)
+    claims = await take(store, count, now=None)
+    assert await take(store, now=None) == []
+    return claims
+
+
+@pytest.mark.usefixtures("dear")
+async def test_who_waits_is_woken_for_a_look_that_could_not_be_afforded(store: Store, postgres_url: str) -> None:
+    claims = await all_claimed(store, 20)
+    await free_elsewhere(postgres_url, claims[0].event.id)
+    mark = store.wakeups.mark(QUEUE)
+    while not (found := await take(store, now=None)):
+        assert await store.wait(QUEUE, since=mark, timeout=60.0, until_due=False)
+        mark = store.wakeups.mark(QUEUE)
+    assert ids(found) == [claims[0].event.id]
+
+
+@pytest.mark.usefixtures("dear")
+async def test_what_this_process_frees_is_found_at_once(store: Store) -> None:
+    claims = await all_claimed(store, 20)
+    for claim in (claims[3], claims[11]):
+        assert await release(store, claim, now=None)
+    assert ids(await take(store, 5, now=None)) == [claims[3].event.id, claims[11].event.id]
+    assert await take(store, now=None) == []
+    assert await publish_one(store, None) == (await take_one(store, None)).event.id
+
+
+@pytest.mark.usefixtures("dear")
+async def test_what_is_committed_late_is_found_at_once(store: Store) -> None:
+    await all_claimed(store, 20)
+    late = await asyncpg.connect(store.url)
+    transaction = late.transaction()
+    await transaction.start()
+    (low,) = await store.publish([new()], connection=late)
+    high = await publish_one(store, None)
+    assert (await take_one(store, None)).event.id == high > low.id
+    await transaction.commit()
+    await late.close()
+    assert (await take_one(store, None)).event.id == low.id
+
+
+async def test_an_empty_queue_is_looked_through_as_rarely_as_that_is_dear(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await all_claimed(store, 20)
+    seen = starts(store, monkeypatch)
+    for _ in range(5):
+        assert await take(store, now=None) == []
+    assert seen.count(0) >= 5, "as long as it costs little, every time"
+    monkeypatch.setattr(floors_module, "DEAR", -1.0)
+    monkeypatch.setattr(floors_module, "NEAR", 2)
+    monkeypatch.setattr(floors_module, "LOOK_SHARE", 1e9)
+    assert await take(store, now=None) == []
+    seen.clear()
+    for _ in range(20):
+        assert await take(store, now=None) == []
+    assert seen.count(0) <= 1
+    assert len(seen) >= 40, "near the end, every time"
+
+
+@pytest.mark.usefixtures("dear")
+async def test_messages_that_others_free_are_found_when_a_look_is_due(store: Store, postgres_url: str) -> None:
+    number = await hub_support.subscriber(store)
+    await message_support.send(store, number, count=20, now=None)
+    claims = await hub_support.claim(store, number)
+    assert len(claims) == 20
+    assert await hub_support.claim(store, number) == []
+    await free_elsewhere(postgres_url, claims[0].event_id)
+    mark = store.wakeups.mark(HUB)
+    while not (found := await hub_support.claim(store, number)):
+        assert await store.wait(HUB, since=mark, timeout=60.0, until_due=False)
+        mark = store.wakeups.mark(HUB)
+    assert [claim.event_id for claim in found] == [claims[0].event_id]
