@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, precondition, rule
 
 from eventhub.store import Store, open_store
-from eventhub.store.messages import HUB
 from eventhub.store.postgres import PostgresStore
 from eventhub.store.postgres import floors as floors_module
 from eventhub.store.postgres.floors import Floors, Look
@@ -68,12 +67,12 @@ class Claiming(RuleBasedStateMachine):
             self.claimed.add(number)
         return found
 
-    def end(self, look: Look, found: list[int]) -> None:
+    def end(self, look: Look, found: list[int], limit: int) -> None:
         self.longest = max(self.longest, self.now - look.began)
         if found:
-            self.floors.claimed(look, found[-1])
-        else:
-            self.floors.missed(look)
+            self.floors.claimed(look, found[-1], all_of_it=len(found) < limit)
+        elif self.floors.missed(look):
+            self.floors.mark(1, self.next_id - 1, way=0.0001)
 
     @rule(count=st.integers(1, 12))
     def publish(self, count: int) -> None:
@@ -119,7 +118,7 @@ class Claiming(RuleBasedStateMachine):
         look, limit, found = begun
         self.look_costs(look)
         self.in_flight -= 1
-        self.end(look, self.take_from(look, limit) if found is None else found)
+        self.end(look, self.take_from(look, limit) if found is None else found, limit)
 
     @rule(seconds=st.sampled_from([0.001, 0.05, 0.2, 3.0]))
     def pass_time(self, seconds: float) -> None:
@@ -135,7 +134,7 @@ class Claiming(RuleBasedStateMachine):
             while look is not None and not found:
                 found = self.take_from(look, 5)
                 self.look_costs(look)
-                self.end(look, found)
+                self.end(look, found, 5)
                 look = self.floors.look_below(look)
             if not found:
                 return gone
@@ -177,7 +176,8 @@ def looked(floors: Floors, clock: Clock, seconds: float) -> int:
     """A look that takes so long and finds nothing; where it started."""
     look = floors.look(1)
     clock.now += seconds
-    floors.missed(look)
+    if floors.missed(look):
+        floors.mark(1, 0, way=0.0001)
     return look.start
 
 
@@ -188,8 +188,13 @@ def test_a_look_from_the_beginning_is_taken_a_twentieth_of_the_time_but_several_
         floors.claimed(floors.look(1), 1_000_000)
         clock.now += 1.0
         assert looked(floors, clock, cost) == 0
-        assert looked(floors, clock, 0.0001) == 1_000_001
-        assert looked(floors, clock, 0.0001) == 1_000_001 - floors_module.NEAR
+        look = floors.look(1)
+        assert look.start == 1_000_001
+        assert not floors.missed(look)
+        below = floors.look_below(look)
+        assert below is not None
+        assert below.start == 1_000_001 - floors_module.NEAR
+        assert floors.look_below(below) is None
         clock.now += pause - 0.01
         assert looked(floors, clock, 0.0001) > 0
         clock.now += 0.02
@@ -213,6 +218,64 @@ def test_two_do_not_take_the_same_dear_look() -> None:
     assert floors.look(1).start == 0
     clock.now += 0.4
     assert floors.look(1).start > 0
+
+
+def test_the_way_to_a_distant_server_is_not_dear() -> None:
+    clock = Clock()
+    floors = Floors(clock)
+    floors.claimed(floors.look(1), 1_000_000)
+    for start in (1_000_001, 0, 0):
+        look: Look | None = floors.look(1)
+        while look is not None and look.start != start:
+            look = floors.look_below(look)
+        assert look is not None
+        clock.now += 0.2
+        if floors.missed(look):
+            floors.mark(1, 1_000_000, way=0.199)
+    assert floors.owed(1) is None
+
+
+def test_a_floor_that_was_lowered_rises_again_however_much_is_made_ready_meanwhile() -> None:
+    floors = Floors(Clock())
+    floors.claimed(floors.look(1), 1_000_000)
+    floors.lower([(1, 500)])
+    look = floors.look(1)
+    assert look.start == 500
+    for number in range(1000):
+        floors.lower([(1, 999_000 + number % 7)])
+    floors.claimed(look, 500, all_of_it=True)
+    assert floors.look(1).start == 999_000
+    look = floors.look(1)
+    for number in range(1000):
+        floors.lower([(1, 999_500 + number)])
+    floors.claimed(look, 1_500_000)
+    assert floors.look(1).start == 999_500, "what became ready since then does not lie below the floor"
+
+
+def test_a_look_during_which_very_much_became_ready_raises_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(floors_module, "REMEMBERED", 10)
+    floors = Floors(Clock())
+    floors.claimed(floors.look(1), 1_000_000)
+    look = floors.look(1)
+    for number in range(12):
+        floors.lower([(1, 500 + number)])
+    floors.claimed(look, 1_000_500)
+    assert floors.look(1).start == 500
+
+
+def test_the_newest_id_says_nothing_to_a_look_that_began_before() -> None:
+    clock = Clock()
+    floors = Floors(clock)
+    early, other = floors.look(1), floors.look(1)
+    clock.now += 1.0
+    assert floors.missed(other)
+    floors.mark(1, 1_000_000, way=0.0001)
+    assert floors.missed(early)
+    assert floors.look_below(Look(1, 1, clock.now)) == Look(1, 0, clock.now), "there may be work from the first id on"
+    later = Look(1, 0, clock.now)
+    clock.now += 1.0
+    assert floors.missed(later)
+    assert floors.look(1).start >= 1_000_000 - 2 * floors_module.NEAR
 
 
 def test_who_was_passed_over_is_looked_for_lower_next_time() -> None:
@@ -321,16 +384,32 @@ async def test_an_empty_queue_is_looked_through_as_rarely_as_that_is_dear(
     assert len(seen) >= 40, "near the end, every time"
 
 
-@pytest.mark.usefixtures("dear")
-async def test_messages_that_others_free_are_found_when_a_look_is_due(store: Store, postgres_url: str) -> None:
+@pytest.mark.parametrize("has_claimed", [False, True])
+async def test_a_process_that_others_outrun_steps_over_what_they_claimed(
+    store: Store, postgres_url: str, monkeypatch: pytest.MonkeyPatch, *, has_claimed: bool
+) -> None:
+    monkeypatch.setattr(floors_module, "DEAR", -1.0)
+    monkeypatch.setattr(floors_module, "NEAR", 2)
+    async with open_store(postgres_url) as slow:
+        await publish_one(store, None)
+        await take_one(slow if has_claimed else store, None)
+        claims = await all_claimed(store, 50)
+        seen = starts(slow, monkeypatch)
+        for _ in range(3):
+            assert await take(slow, now=None) == []
+        seen.clear()
+        assert await take(slow, now=None) == []
+        assert min(seen) >= claims[-1].event.id - 2 * floors_module.NEAR
+        (number,) = await publish(slow, new(), now=None)
+        assert ids(await take(slow, now=None)) == [number]
+
+
+async def test_messages_that_others_free_are_found_at_the_next_look(store: Store, postgres_url: str) -> None:
     number = await hub_support.subscriber(store)
     await message_support.send(store, number, count=20, now=None)
     claims = await hub_support.claim(store, number)
     assert len(claims) == 20
     assert await hub_support.claim(store, number) == []
     await free_elsewhere(postgres_url, claims[0].event_id)
-    mark = store.wakeups.mark(HUB)
-    while not (found := await hub_support.claim(store, number)):
-        assert await store.wait(HUB, since=mark, timeout=60.0, until_due=False)
-        mark = store.wakeups.mark(HUB)
+    found = await hub_support.claim(store, number) or await hub_support.claim(store, number)
     assert [claim.event_id for claim in found] == [claims[0].event_id]

@@ -1,7 +1,11 @@
 """Rows between PostgreSQL and Arrow: whatever they hold arrives, and a line that is lost is told, not died of."""
 
 import asyncio
+import signal
+import subprocess
+import sys
 import threading
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -10,14 +14,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from eventhub.errors import StoreReadOnly, StoreUnavailable
+from eventhub.errors import SettingsError, StoreError, StoreReadOnly, StoreUnavailable
+from eventhub.pipeline.source.conditions import Condition
+from eventhub.pipeline.source.database import Slice, Visible, open_database
 from eventhub.pipeline.source.postgres import connection as connections
 from eventhub.pipeline.source.postgres.connection import connected
-from eventhub.testing.torture.proxy import Proxy
+from eventhub.pipeline.source.tables import chosen
+from eventhub.testing.torture.proxy import Proxy, Weather
+from tests.pipeline.support import numbered, publish
 from tests.postgres_cluster import PostgresCluster
 
 KINDS = pa.schema(
     [
+        ("first", pa.string()),
         ("n", pa.int64()),
         ("small", pa.int32()),
         ("text", pa.string()),
@@ -25,9 +34,44 @@ KINDS = pa.schema(
         ("at", pa.timestamp("us", "UTC")),
     ]
 )
-TABLE = "CREATE TEMPORARY TABLE kinds (n bigint, small integer, text text, more text, at timestamptz)"
-ODD = ["", "\\N", "\\", "\\.", "\t", "\r\n", "\n\\.\n", "\\\\n", "\b\f\v", '"', "a,b", "\x01", "NULL", " ", "ü\u2028😀"]
+TABLE = "CREATE TEMPORARY TABLE kinds (first text, n bigint, small integer, text text, more text, at timestamptz)"
+ODD = [
+    "",
+    "\\N",
+    "\\",
+    "\\.",
+    "\t",
+    "\r\n",
+    "\n\\.\n",
+    "\\\\n",
+    "\b\f\v",
+    '"',
+    "a,b",
+    "\x01",
+    "NULL",
+    " ",
+    "\ufeff",
+    "ü\u2028😀",
+]
 LOST = 20.0
+ASLEEP = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'"
+READ_ON = """
+import pyarrow as pa
+from eventhub.pipeline.source.postgres.connection import connected
+
+def rows():
+    text = pa.schema([("text", pa.string())])
+    with connected({url!r}) as connection:
+        yield from connection.read("SELECT repeat('x', 1000) FROM generate_series(1, 50000)", text)
+
+def main():
+    coming = rows()
+    for batch in coming:
+        print("reading", flush=True)
+        raise ValueError("of the program itself")
+
+main()
+"""
 
 
 def texts() -> st.SearchStrategy[str]:
@@ -38,6 +82,7 @@ def texts() -> st.SearchStrategy[str]:
 def rows() -> st.SearchStrategy[list[dict[str, Any]]]:
     moments = st.datetimes(datetime(1, 1, 1), datetime(9999, 12, 31), timezones=st.just(UTC))  # noqa: DTZ001 - given one
     row = {
+        "first": texts(),
         "n": st.integers(-(2**63), 2**63 - 1),
         "small": st.integers(-(2**31), 2**31 - 1),
         "text": texts(),
@@ -60,7 +105,7 @@ def test_whatever_rows_hold_they_arrive(postgres_url: str, monkeypatch: pytest.M
             sent = pa.RecordBatch.from_pylist(given_rows, schema=KINDS)
             connection.run("TRUNCATE kinds")
             connection.write(sent, "kinds")
-            found = list(connection.read("SELECT n, small, text, more, at FROM kinds ORDER BY ctid", KINDS))
+            found = list(connection.read("SELECT first, n, small, text, more, at FROM kinds ORDER BY ctid", KINDS))
             assert pa.Table.from_batches(found) == pa.Table.from_batches([sent])
 
         holds()
@@ -85,6 +130,55 @@ def test_how_a_database_writes_times_does_not_matter(postgres_url: str) -> None:
         connection.run("CREATE TEMPORARY TABLE times (at timestamptz)")
         connection.write(found, "times")
         assert connection.value("SELECT extract(epoch FROM at) FROM times") == found.column(0)[0].as_py().timestamp()
+
+
+def test_times_that_nobody_else_knows_are_told(postgres_url: str) -> None:
+    schema = pa.schema([("at", pa.timestamp("us", "UTC"))])
+    with connected(postgres_url) as connection:
+        for odd in ("infinity", "10000-01-01", "0044-03-15 BC"):
+            with pytest.raises(StoreError, match="Times must lie in the years 1 to 9999"):
+                list(connection.read(f"SELECT '{odd}'::timestamptz AS at", schema))
+
+
+def test_what_no_text_can_be_is_found_nowhere(postgres_url: str) -> None:
+    publish(postgres_url, numbered(1))
+    (kind,) = chosen("events", ["type"])
+    for values, found in ((("a\0b",), 0), (("\ud800",), 0), (("kind.0", "a\0b"), 1)):
+        part = Slice("events", Visible(), (Condition(kind, "IN", values),))
+        assert sum(batch.num_rows for batch in open_database(postgres_url).read(part, (kind,))) == found
+
+
+def test_a_program_that_ends_while_it_reads_does_end(postgres_url: str) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", READ_ON.format(url=postgres_url)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (ended.returncode, ended.stdout) == (1, "reading\n")
+    assert ended.stderr.endswith("ValueError: of the program itself\n")
+
+
+def test_who_is_interrupted_leaves_nothing_running_on_the_server(postgres_url: str) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGUSR1, interrupt)
+    watching = threading.Thread(
+        target=when_asleep,
+        args=(postgres_url, lambda: signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGUSR1)),
+    )
+    try:
+        with connected(postgres_url) as connection:
+            watching.start()
+            with pytest.raises(KeyboardInterrupt):
+                connection.run("SELECT pg_sleep(60)")
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+        watching.join()
+    with connected(postgres_url) as other:
+        assert other.value(ASLEEP) == 0
 
 
 def test_rows_come_in_batches_and_who_has_enough_may_stop(postgres_url: str) -> None:
@@ -143,7 +237,7 @@ async def test_a_lost_connection_is_told(when: str) -> None:
                         cut()
                         connection.write(pa.RecordBatch.from_pylist([{"n": 1, "text": "x"}], schema=schema), "few")
                     else:
-                        threading.Thread(target=cut_when_busy, args=(cluster, cut)).start()
+                        threading.Thread(target=when_asleep, args=(cluster.url(), cut)).start()
                         if when == "asking":
                             connection.value("SELECT pg_sleep(60)")
                         else:
@@ -157,8 +251,33 @@ async def _reset(proxy: Proxy) -> None:
     proxy.reset()
 
 
-def cut_when_busy(cluster: PostgresCluster, cut: Any) -> None:
-    with connected(cluster.url()) as other:
-        while not other.value("SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'"):
+def when_asleep(url: str, act: Callable[[], None]) -> None:
+    with connected(url) as other:
+        while not other.value(ASLEEP):
             pass
-    cut()
+    act()
+
+
+async def test_a_server_that_falls_silent_at_the_end_spoils_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(connections, "CLOSE_SECONDS", 0.2)
+    with PostgresCluster(tcp=True) as cluster:
+        async with Proxy(cluster.port or 0) as proxy:
+            url = cluster.tcp_url().replace(f":{cluster.port}/", f":{proxy.port}/")
+            loop = asyncio.get_running_loop()
+
+            def work() -> int:
+                with connected(url) as connection:
+                    found: int = connection.value("SELECT 7")
+                    asyncio.run_coroutine_threadsafe(_silence(proxy), loop).result(LOST)
+                    return found
+
+            assert await asyncio.to_thread(work) == 7
+
+
+async def _silence(proxy: Proxy) -> None:
+    proxy.weather = Weather(hole=True)
+
+
+def test_a_parameter_that_only_another_driver_knows_is_named(postgres_url: str) -> None:
+    with pytest.raises(SettingsError, match=r'"connect_timeout".*Take the parameter out of the URL'):
+        open_database(f"{postgres_url}&connect_timeout=5").origin()

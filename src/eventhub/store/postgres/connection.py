@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -61,9 +62,22 @@ async def _reset(connection: Any) -> None:
 
 
 async def connect(url: str, **settings: str) -> asyncpg.Connection[asyncpg.Record]:
-    """One direct connection outside the pool."""
+    """One direct connection outside the pool, whose statements may take as long as they need."""
     with translated(url), _understood(url):
-        return await asyncpg.connect(url, timeout=CONNECT_SECONDS, server_settings={**SETTINGS, **settings})
+        connection = await asyncpg.connect(url, timeout=CONNECT_SECONDS, server_settings={**SETTINGS, **settings})
+    _keep_alive(connection)
+    return connection
+
+
+def _keep_alive(connection: Any) -> None:
+    """A server that is gone without a word is noticed within a minute. The driver has no setting for this."""
+    line = connection._transport.get_extra_info("socket")  # noqa: SLF001 - see above
+    if line is None or line.family not in (socket.AF_INET, socket.AF_INET6):
+        return
+    line.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3)):
+        if hasattr(socket, name):
+            line.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
 async def migrate(pool: asyncpg.Pool[asyncpg.Record], url: str) -> int:
@@ -163,7 +177,13 @@ def _understood(url: str) -> Iterator[None]:
     """A URL that the driver cannot read is the user's mistake; the driver's words about it may hold the password."""
     try:
         yield
+    except asyncpg.UndefinedObjectError as error:
+        raise SettingsError(
+            f"{shown(url)}: {error}. Take the parameter out of the URL: the server does not know it."
+        ) from None
     except ValueError as error:
+        if isinstance(error, OSError):
+            raise  # a certificate that is not trusted
         why = f" ({error})" if isinstance(error, asyncpg.ClientConfigurationError) else ""
         raise SettingsError(
             f"{shown(url)} is not a PostgreSQL URL that can be read{why}. Give postgresql://user:password@host:port/"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from itertools import chain
@@ -173,23 +172,10 @@ class PostgresDelivering(PostgresSubscribing):
         return [self._pairs[number] for number in subscribers]
 
     def _note_looks(self, rows: list[Any], looks: list[list[Look]]) -> None:
-        """If there was anything, a route that gave nothing may have more than there was room for."""
+        """A claim goes on above what it took; a route that gave nothing is looked at from its beginning next time."""
         last = {row[13]: row[4] for row in rows}
         for look in chain.from_iterable(looks):
             if look.route in last:
                 self._floors.claimed(look, last[look.route])
-            elif rows:
-                self._floors.passed_over(look)
             else:
-                self._floors.missed(look, among=2 * len(looks))
-                self._look_later(look.route, HUB)
-
-    def _look_later(self, route: int, queue: str) -> None:
-        """Whoever waits for work that a look could not be afforded for is woken when it can."""
-        seconds = self._floors.owed(route)
-        if seconds is not None:
-            asyncio.get_running_loop().call_later(seconds, self._look_now, route, queue)
-
-    def _look_now(self, route: int, queue: str) -> None:
-        self._floors.paid(route)
-        self.wakeups.wake(queue)
+                self._floors.passed_over(look)

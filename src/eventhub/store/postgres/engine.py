@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -219,18 +220,37 @@ class PostgresStore(
         rows: list[Any] = []
         look: Look | None = self._floors.look(route, everywhere=wanted.now is not None)
         while look is not None:
-            asked = (limit - len(rows), _without(workers, rows), wanted.lease)
-            found = await self._fetch(SQL.claim_route, route, *asked, look.start, wanted.max_attempts, wanted.now)
-            if found:
-                self._floors.claimed(look, found[-1][15])
-                rows += found
-            else:
-                self._floors.missed(look)
+            rows += await self._look(look, limit - len(rows), wanted, _without(workers, rows))
             if _is_enough(rows, limit, workers):
                 return rows
             look = self._floors.look_below(look)
         self._look_later(route, wanted.queue)
         return rows
+
+    async def _look(self, look: Look, limit: int, wanted: Wanted, workers: list[str]) -> list[Any]:
+        asked = (look.route, limit, workers, wanted.lease, look.start, wanted.max_attempts, wanted.now)
+        try:
+            found = await self._fetch(SQL.claim_route, *asked)
+        except BaseException:
+            self._floors.lower([(look.route, look.start)])  # what it held was passed over by others
+            raise
+        if found:
+            self._floors.claimed(look, found[-1][15], all_of_it=len(found) < limit)
+        elif self._floors.missed(look):
+            asked_at = time.monotonic()
+            ((newest,),) = await self._read(SQL.newest_id)
+            self._floors.mark(look.route, newest, way=time.monotonic() - asked_at)
+        return found
+
+    def _look_later(self, route: int, queue: str) -> None:
+        """Whoever waits for work that a look could not be afforded for is woken when it can."""
+        seconds = self._floors.owed(route)
+        if seconds is not None:
+            asyncio.get_running_loop().call_later(seconds, self._look_now, route, queue)
+
+    def _look_now(self, route: int, queue: str) -> None:
+        self._floors.paid(route)
+        self.wakeups.wake(queue)
 
     async def _claim_ids(self, ids: Sequence[int], worker: str, lease: timedelta, now: datetime | None) -> list[Claim]:
         return _claims(await self._fetch(SQL.claim_ids, sorted(ids), worker, lease, now), "", lease)

@@ -9,12 +9,16 @@ the floor is looked for, too, as deep as it may lie and as often as that can be 
     from the beginning   likewise: what other processes made ready again, and what came very late. If such a look is
                          dear, it is taken so rarely that a twentieth of the time goes into it, but several times a
                          minute all the same
+
+What others claim is dead, too, and does not raise our floor. Who has stepped over much of it and found nothing asks
+which id is the newest: after one more such look, the floor lies near below that id. How long it takes to ask is what
+every statement takes; only what a look takes beyond that is dear.
 """
 
 from __future__ import annotations
 
-from collections import deque
-from itertools import islice
+from bisect import bisect
+from operator import itemgetter
 from time import monotonic
 from typing import TYPE_CHECKING, Final
 
@@ -31,8 +35,9 @@ LATEST: Final = 15.0
 NEAR: Final = 10_000
 """Ids: more than those who write at the same time have in hand; so many dead entries take a few milliseconds."""
 DEAR: Final = 0.01
-"""Seconds that a look from the beginning may take before it is rationed."""
-REMEMBERED: Final = 64
+"""Seconds of a look that are rationed."""
+REMEMBERED: Final = 4096
+"""Times at which something became ready again: more than there are while one look lasts."""
 
 
 class Look(msgspec.Struct, frozen=True, gc=False):
@@ -41,39 +46,51 @@ class Look(msgspec.Struct, frozen=True, gc=False):
     route: int
     start: int
     began: float
-    frees: int
+    frees: int = 0
 
 
 class _Route:
     """What is known of a route."""
 
-    __slots__ = ("cost", "deep_at", "floor", "freed", "frees", "near_at", "owed", "top")
+    __slots__ = ("deep_at", "floor", "forgotten", "freed", "frees", "mark", "near_at", "owed", "took", "top")
 
     def __init__(self) -> None:
         self.floor = 0
         self.top = 0
-        """Just above the highest that was claimed: where the floor returns to after it was lowered."""
+        """Where the floor returns to after it was lowered: above it was nothing when it was set."""
+        self.mark: tuple[float, int] | None = None
+        """The newest id at some time."""
         self.near_at = self.deep_at = 0.0
-        self.cost = 0.0
-        """Seconds of the last look from the beginning that found nothing."""
+        self.took = 0.0
+        """Seconds of the last look through everything that found nothing."""
         self.frees = 0
-        self.freed: deque[int] = deque(maxlen=REMEMBERED)
-        """The lowest that became ready again, each of the last times that some did."""
+        """How often something became ready again."""
+        self.freed: list[tuple[int, int]] = []
+        """When that was, by this count, and the lowest id from then on; as far as it is remembered."""
+        self.forgotten = 0
         self.owed = False
 
     @property
     def near(self) -> int:
         return max(self.floor - NEAR, 0)
 
-    @property
-    def dear(self) -> bool:
-        return self.cost > DEAR
+    def free(self, event_id: int) -> None:
+        self.frees += 1
+        while self.freed and self.freed[-1][1] >= event_id:
+            self.freed.pop()
+        self.freed.append((self.frees, event_id))
+        if len(self.freed) > REMEMBERED:
+            self.forgotten, _ = self.freed.pop(0)
+        self.floor = min(self.floor, event_id)
 
     def raise_to(self, event_id: int, since: int) -> None:
-        """But not above what was made ready in the meantime."""
-        news = self.frees - since
-        if news <= len(self.freed):
-            self.floor = min([event_id, *islice(reversed(self.freed), news)])
+        """But not above what became ready in the meantime."""
+        if since < self.forgotten:
+            return
+        if self.frees > since:
+            _, lowest = self.freed[bisect(self.freed, since, key=itemgetter(0))]
+            event_id = min(event_id, lowest)
+        self.floor = event_id
 
 
 class Floors:
@@ -82,14 +99,18 @@ class Floors:
     def __init__(self, clock: Callable[[], float] = monotonic) -> None:
         self._routes: dict[int, _Route] = {}
         self._clock = clock
+        self._way = 0.0
+        """Seconds to the server and back, as far as they are known."""
 
     def look(self, route: int, *, everywhere: bool = False) -> Look:
         """Begin a look where it is time to look."""
-        known, now = self._of(route), self._clock()
+        known, now = self._routes.get(route), self._clock()
+        if known is None:
+            return Look(route, 0, now)
         start = known.floor
         if everywhere or now >= known.deep_at:
             start = 0
-            known.deep_at = now + min(max(LOOK_EVERY, 2 * known.cost), LATEST)  # others need not do the same meanwhile
+            known.deep_at = now + min(max(LOOK_EVERY, 2 * known.took), LATEST)  # others need not do the same meanwhile
         elif now >= known.near_at:
             start = known.near
         return Look(route, start, now, known.frees)
@@ -97,38 +118,42 @@ class Floors:
     def look_below(self, look: Look) -> Look | None:
         """Begin the next look, after one that found too little; None when there is no more to see for now."""
         known = self._of(look.route)
-        start = known.near if known.dear else 0
+        start = known.near if self._is_dear(known.took) else 0
         return Look(look.route, start, self._clock(), known.frees) if start < look.start else None
 
-    def claimed(self, look: Look, last: int) -> None:
-        """The look took deliveries up to that of event ``last``."""
+    def claimed(self, look: Look, last: int, *, all_of_it: bool = False) -> None:
+        """The look took deliveries up to that of event ``last``; perhaps all that there were from its start on."""
         known = self._of(look.route)
         known.top = max(known.top, last + 1)
         if look.start <= known.near:
             self._looked(known, look)
-            known.raise_to(last + 1, look.frees)
+            known.raise_to(known.top if all_of_it else last + 1, look.frees)
         else:
-            known.raise_to(max(known.floor, last + 1), look.frees)
+            known.raise_to(max(known.floor, known.top if all_of_it else last + 1), look.frees)
 
-    def missed(self, look: Look, *, among: int = 1) -> None:
-        """The look found nothing from its start on. It was one ``among`` several in the same statement."""
+    def missed(self, look: Look) -> bool:
+        """The look found nothing from its start on. Returns whether that seems dear: then ``mark`` the newest id."""
         known = self._of(look.route)
-        if look.start == 0:
-            known.cost = (self._clock() - look.began) / among
+        took = self._clock() - look.began
+        if look.start <= known.floor:
+            if look.start == 0 or self._is_dear(took):
+                known.took = took
+            if known.mark is not None and known.mark[0] <= look.began:
+                known.top = max(known.top, known.mark[1] - NEAR)
+            known.raise_to(max(known.floor, known.top), look.frees)
         if look.start <= known.near:
             self._looked(known, look)
-        else:
-            self.passed_over(look)
-        if look.start <= known.floor:
-            known.raise_to(max(known.floor, known.top), look.frees)
+        return self._is_dear(took)
+
+    def mark(self, route: int, newest: int, *, way: float) -> None:
+        """The newest of all events, and how long it took to ask. Later looks see all up to it that is not late."""
+        self._of(route).mark = self._clock(), newest
+        self._way = min(way, self._way or way)
 
     def passed_over(self, look: Look) -> None:
-        """The look got nothing, whatever there was: the next one starts lower."""
-        known = self._of(look.route)
-        if known.dear:
-            known.near_at = 0.0
-        else:
-            known.deep_at = 0.0
+        """The look got nothing, whatever there was: the next one starts at the beginning."""
+        if look.start:
+            self._of(look.route).deep_at = 0.0
 
     def lower(self, freed: Iterable[tuple[int, int]]) -> None:
         """Deliveries became ready again: (route, event id)."""
@@ -136,15 +161,12 @@ class Floors:
         for route, event_id in freed:
             lowest[route] = min(event_id, lowest.get(route, event_id))
         for route, event_id in lowest.items():
-            known = self._of(route)
-            known.frees += 1
-            known.freed.append(event_id)
-            known.floor = min(known.floor, event_id)
+            self._of(route).free(event_id)
 
     def owed(self, route: int) -> float | None:
         """Seconds until a look from the beginning that could not be afforded now; told once, until it is ``paid``."""
         known = self._of(route)
-        if known.owed or not known.dear:
+        if known.owed or not self._is_dear(known.took):
             return None
         known.owed = True
         return max(known.deep_at - self._clock(), 0.0)
@@ -152,6 +174,9 @@ class Floors:
     def paid(self, route: int) -> None:
         """The time that was owed has come."""
         self._of(route).owed = False
+
+    def _is_dear(self, seconds: float) -> bool:
+        return seconds - self._way > DEAR
 
     def _of(self, route: int) -> _Route:
         known = self._routes.get(route)

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import partial
+from threading import Thread, current_thread
 from typing import Any, Final, TypeVar
 
 import pyarrow as pa
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 
+from eventhub.errors import StoreError
 from eventhub.pipeline.source.postgres.texts import SETTINGS, from_copy, to_copy
 from eventhub.store.postgres.connection import connect, translated
 
@@ -27,12 +31,23 @@ def connected(url: str) -> Iterator[Connection]:
     """A connection for a moment."""
     with start_blocking_portal() as portal:
         driver = portal.call(lambda: connect(url, **SETTINGS))
+        leave = partial(_leave, portal, driver, portal.call(current_thread))
+        atexit.register(leave)
         try:
             yield Connection(portal, driver, url)
-            with translated(url):
-                portal.call(lambda: driver.close(timeout=CLOSE_SECONDS))
         finally:
-            portal.call(driver.terminate)
+            atexit.unregister(leave)
+            with suppress(RuntimeError, StoreError), translated(url):  # Python ends, or the server does not answer
+                portal.call(lambda: driver.close(timeout=CLOSE_SECONDS))
+            with suppress(RuntimeError):
+                portal.call(driver.terminate)
+
+
+def _leave(portal: BlockingPortal, driver: Any, thread: Thread) -> None:
+    """Python ends while somebody reads: later, there will be no thread to tell that he does not go on."""
+    portal.call(driver.terminate)
+    portal.call(portal.stop, True)
+    thread.join()
 
 
 class Connection:
@@ -64,9 +79,7 @@ class Connection:
             with translated(self._url):
                 copying.result()
         finally:
-            if not copying.done():
-                self._portal.call(self._driver.terminate)
-                copying.cancel()
+            copying.cancel()
 
     async def _fetch(self, query: str, texts: asyncio.Queue[bytes]) -> None:
         """An empty text is the end."""
@@ -108,5 +121,9 @@ class Connection:
         )
 
     def _ask(self, question: Callable[[], Awaitable[T]]) -> T:
-        with translated(self._url):
-            return self._portal.call(question)
+        asked = self._portal.start_task_soon(question)
+        try:
+            with translated(self._url):
+                return asked.result()
+        finally:
+            asked.cancel()  # whoever is interrupted leaves nothing running on the server

@@ -58,10 +58,15 @@ def _compared(condition: Condition) -> str:
     name = f"{column.postgres}"
     if column.kind == "string" and condition.operator not in ("=", "IN"):
         name += ' COLLATE "C"'  # Spark orders by bytes
-    values = [_literal(column.kind, value) for value in condition.values]
-    if condition.operator == "IN":
+    if condition.operator in ("=", "IN"):
+        values = [_literal(column.kind, value) for value in condition.values if _may_be_stored(value)]
         return f"{name} IN ({', '.join(values)})" if values else "false"
-    return f"{name} {condition.operator} {values[0]}"
+    return f"{name} {condition.operator} {_literal(column.kind, condition.values[0])}"
+
+
+def _may_be_stored(value: Any) -> bool:
+    """PostgreSQL has no zero bytes in its texts, and nothing that is not Unicode."""
+    return not isinstance(value, str) or ("\0" not in value and not any("\ud800" <= sign <= "\udfff" for sign in value))
 
 
 def _literal(kind: Kind, value: Any) -> str:

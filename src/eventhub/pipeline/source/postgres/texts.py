@@ -6,11 +6,14 @@ escaped. So a line always ends where it seems to end, and Arrow's own functions 
 
 from __future__ import annotations
 
+from codecs import BOM_UTF8
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import csv
+
+from eventhub.errors import StoreError
 
 __all__ = ["SETTINGS", "from_copy", "to_copy"]
 
@@ -35,12 +38,20 @@ _ESCAPED: Final = {"\\": r"\\", "\t": r"\t", "\n": r"\n", "\r": r"\r"}
 
 def from_copy(text: bytes, schema: pa.Schema) -> pa.RecordBatch:
     """Whole lines."""
-    table = csv.read_csv(
-        pa.BufferReader(text),
-        read_options=csv.ReadOptions(column_names=schema.names, use_threads=False, block_size=len(text) + 1),
-        parse_options=_LINES,
-        convert_options=csv.ConvertOptions(column_types=schema, strings_can_be_null=True, null_values=[NULL]),
-    )
+    if text.startswith(BOM_UTF8):  # the first value's own: Arrow takes one away
+        text = BOM_UTF8 + text
+    try:
+        table = csv.read_csv(
+            pa.BufferReader(text),
+            read_options=csv.ReadOptions(column_names=schema.names, use_threads=False, block_size=len(text) + 1),
+            parse_options=_LINES,
+            convert_options=csv.ConvertOptions(column_types=schema, strings_can_be_null=True, null_values=[NULL]),
+        )
+    except pa.ArrowInvalid as error:
+        raise StoreError(
+            f"A value in the database cannot be read: {error}. Times must lie in the years 1 to 9999; if this is no "
+            "time, please report it with this message."
+        ) from None
     (batch,) = table.combine_chunks().to_batches()
     columns = [_unescaped(column) if pa.types.is_string(column.type) else column for column in batch.columns]
     return pa.RecordBatch.from_arrays(columns, schema=schema)

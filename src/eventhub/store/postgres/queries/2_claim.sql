@@ -63,6 +63,9 @@ SELECT w.route, d.event_id FROM unnest($1::integer[]) AS w(route)
 CROSS JOIN LATERAL (SELECT d.event_id FROM eventhub.deliveries d WHERE d.state = 0 AND d.route = w.route
                     ORDER BY d.event_id LIMIT $2) d;
 
+-- name: newest_id
+SELECT last_value FROM eventhub.ids;
+
 -- name: claim_ids
 -- Chosen deliveries, those of them that are ready.
 WITH pick AS MATERIALIZED (
