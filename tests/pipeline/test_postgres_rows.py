@@ -57,6 +57,7 @@ LOST = 20.0
 ASLEEP = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep'"
 READ_ON = """
 import pyarrow as pa
+from eventhub.pipeline.ahead import fetched_ahead
 from eventhub.pipeline.source.postgres.connection import connected
 
 def rows():
@@ -65,7 +66,7 @@ def rows():
         yield from connection.read("SELECT repeat('x', 1000) FROM generate_series(1, 50000)", text)
 
 def main():
-    coming = rows()
+    coming = {way}(rows())
     for batch in coming:
         print("reading", flush=True)
         raise ValueError("of the program itself")
@@ -148,9 +149,10 @@ def test_what_no_text_can_be_is_found_nowhere(postgres_url: str) -> None:
         assert sum(batch.num_rows for batch in open_database(postgres_url).read(part, (kind,))) == found
 
 
-def test_a_program_that_ends_while_it_reads_does_end(postgres_url: str) -> None:
+@pytest.mark.parametrize("way", ["iter", "fetched_ahead"])
+def test_a_program_that_ends_while_it_reads_does_end(postgres_url: str, way: str) -> None:
     ended = subprocess.run(
-        [sys.executable, "-c", READ_ON.format(url=postgres_url)],
+        [sys.executable, "-c", READ_ON.format(url=postgres_url, way=way)],
         capture_output=True,
         text=True,
         timeout=60,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 from collections.abc import Generator
 from queue import Queue
 from threading import Event, Thread
@@ -40,17 +41,25 @@ def fetched_ahead(items: Generator[T, None, None], most: int = MOST_WAITING) -> 
             end = _End(error)
         fetched.put(end)
 
+    def leave() -> None:
+        """Room for the thread to come to its end. Also when Python ends: later, the thread would not run any more."""
+        unwanted.set()
+        while not isinstance(end := fetched.get(), _End):
+            pass
+        thread.join()
+        fetched.put(end)
+
     thread = Thread(target=fetch, name="eventhub-ahead", daemon=True)
     thread.start()
+    atexit.register(leave)
     try:
         while not isinstance(item := fetched.get(), _End):
             yield item
     except BaseException:
-        unwanted.set()
-        while not isinstance(fetched.get(), _End):  # room for the thread to come to its end
-            pass
+        leave()
         raise
     finally:
-        thread.join()
+        atexit.unregister(leave)
+    thread.join()
     if item.error is not None:
         raise item.error
