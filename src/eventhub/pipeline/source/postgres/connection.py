@@ -23,6 +23,10 @@ T = TypeVar("T")
 BATCH_BYTES: Final = 4 << 20
 AHEAD: Final = 2
 """Batches that are fetched before they are asked for."""
+LITTLE: Final = 128 << 10
+GATHER_SECONDS: Final = 0.001
+"""The driver wakes up for every 8 kB that the server writes, which costs as much as for many of them: after little,
+more may gather in the connection's buffers."""
 CLOSE_SECONDS: Final = 5
 
 
@@ -96,6 +100,8 @@ class Connection:
                 lines.clear()
                 size = 0
                 await texts.put(text)
+            elif len(rows) < LITTLE:
+                await asyncio.sleep(GATHER_SECONDS)
 
         try:
             await self._driver.copy_from_query(query, output=take, format="text")
