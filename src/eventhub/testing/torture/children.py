@@ -20,7 +20,6 @@ from eventhub.testing.torture.history import History, Record, read_all
 __all__ = ["Child", "Nursery", "until"]
 
 ROLES: Final = "eventhub.testing.torture.roles"
-NOTICES: Final = ("WARNING:  terminating connection", "FATAL:  terminating connection", "DETAIL:  ", "HINT:  ")
 
 
 class Child:
@@ -130,12 +129,8 @@ class Nursery:
         return read_all(self.directory, pattern)
 
     def errors(self) -> str:
-        """What children wrote to standard error: tracebacks of those that ended by an error.
-
-        But not the notices of PostgreSQL's library in C, which nobody can keep it from writing.
-        """
-        lines = (self.directory / "stderr").read_text().splitlines(keepends=True)
-        return "".join(line for line in lines if not line.startswith(NOTICES))
+        """What children wrote to standard error: tracebacks of those that ended by an error."""
+        return (self.directory / "stderr").read_text()
 
     async def end_all(self) -> None:
         """Whoever is still there is killed; the nursery itself goes on."""

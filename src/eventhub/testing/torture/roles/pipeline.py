@@ -17,7 +17,7 @@ from eventhub.lake.place import Lake
 from eventhub.pipeline.running import Pipeline, Run, Stage
 from eventhub.store import Store, open_store
 from eventhub.testing.torture.history import History
-from eventhub.testing.torture.roles.patience import opened
+from eventhub.testing.torture.roles.patience import deafen, opened
 
 
 class Arguments(msgspec.Struct, kw_only=True):
@@ -56,6 +56,7 @@ async def copy(arguments: Arguments, history: History) -> None:
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, pipeline.stop.set)
         await pipeline.again_and_again(arguments.interval, done)
     history.note("end")
+    deafen()
 
 
 async def copy_the_rest(url: str, lake: Path) -> None:

@@ -24,7 +24,7 @@ from eventhub.hub import Hub
 from eventhub.queue import EventQueue
 from eventhub.store import open_store
 from eventhub.testing.torture.history import Facts, History, Record, hash_of
-from eventhub.testing.torture.roles.patience import opened
+from eventhub.testing.torture.roles.patience import deafen, opened
 
 Way = Literal["queue", "hub", "http"]
 Publish = Callable[["Plan"], Awaitable[list[int]]]
@@ -126,6 +126,7 @@ async def publish(arguments: Arguments, history: History) -> None:
             except TimeoutError:
                 continue
     history.note("end")
+    deafen()
 
 
 async def room(directory: Path, stopping: asyncio.Event) -> None:

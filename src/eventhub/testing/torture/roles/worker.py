@@ -29,7 +29,7 @@ from eventhub.store import Store
 from eventhub.store.values import Claim, Report
 from eventhub.testing.torture.history import Facts, History, hash_of
 from eventhub.testing.torture.recording import recorded
-from eventhub.testing.torture.roles.patience import opened
+from eventhub.testing.torture.roles.patience import deafen, opened
 from eventhub.testing.torture.roles.publisher import QUEUE, TAG
 
 Style = Literal["manager", "bare", "http"]
@@ -191,3 +191,4 @@ async def work(arguments: Arguments, history: History) -> None:
             asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, worker.stopping.set)
             await (worker.manage(store) if arguments.style == "manager" else worker.loop(store))
     history.note("end")
+    deafen()
