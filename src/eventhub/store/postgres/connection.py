@@ -24,7 +24,7 @@ from eventhub.store.queries import load_migrations
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["SETTINGS", "connect", "migrate", "open_pool", "translated"]
+__all__ = ["OLDEST_SERVER", "SETTINGS", "connect", "migrate", "open_pool", "translated"]
 
 PACKAGE = "eventhub.store.postgres"
 OLDEST_SERVER = 14

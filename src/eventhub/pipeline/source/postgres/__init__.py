@@ -17,12 +17,12 @@ from eventhub.pipeline.source.postgres.stretches import Stretch, shared_out
 from eventhub.pipeline.source.tables import Column, arrow_schema
 from eventhub.store.ledger import Dataset
 from eventhub.store.opening import shown
+from eventhub.store.postgres.connection import OLDEST_SERVER
 from eventhub.store.queries import load_queries
 
 __all__ = ["PostgresDatabase"]
 
 SQL = load_queries("eventhub.pipeline.source.postgres")
-OLDEST_SERVER: Final = 14
 SMALL: Final = 50_000
 """So many rows are read by one task: more of them would take longer to start."""
 BLOCKS_EACH: Final = 1024
