@@ -5,6 +5,7 @@ from datetime import timedelta
 import pytest
 
 from eventhub.core.lifecycle import Bury, Complete, Outcome, Release, Retry
+from eventhub.store.columns import LARGE
 from eventhub.store.composing import Composer
 from eventhub.store.postgres import PostgresStore
 from eventhub.store.postgres.publishing import SQL
@@ -16,7 +17,7 @@ FEW = 5
 LEASE = timedelta(minutes=1)
 OUTCOMES: list[Outcome] = [Complete(1), Retry("again", timedelta(0)), Release(), Bury("never")]
 HOT = (
-    *("insert_plain", "insert_events", "lock_lanes", "taken_lanes", "take_keys"),
+    *("insert_plain", "lay_out", "fill_in", "insert_events", "lock_lanes", "taken_lanes", "take_keys"),
     *("claim_route", "claim_routes", "extend", "hold_lanes", "hold_deliveries"),
     *("complete", "fail", "release", "bury", "advance", "drop_lanes", "tend"),
 )
@@ -38,6 +39,8 @@ async def plans(postgres_url: str) -> dict[str, tuple[int, int]]:
             await store.publish(composer.many([tagged, {**plain, "idempotency_key": f"key {turn}"}]))
             await _take_and_settle(store, Complete(1))
             await store.tend()
+        for _ in range(TIMES):
+            await store.publish(composer.together([plain] * LARGE))
         rows = await store._fetch(SEEN)
     return {row["statement"]: (row["generic_plans"], row["custom_plans"]) for row in rows}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any, Final, Literal, Self, Unpack
 
@@ -16,7 +17,7 @@ from eventhub.queue.claims import ClaimMemory
 from eventhub.queue.reporting import Reporter
 from eventhub.queue.verdicts import finalized
 from eventhub.store import Store, open_store
-from eventhub.store.columns import ids_of
+from eventhub.store.columns import Doubtful, ids_of
 from eventhub.store.composing import Composer, Details
 from eventhub.store.rows import as_published
 from eventhub.store.values import QueueStats
@@ -118,9 +119,14 @@ class EventQueue:
         return as_published(new, published)
 
     async def publish_many(self, events: Iterable[Mapping[str, Any]], *, connection: Any = None) -> list[int]:
-        """Store many events, all or none; returns their ids in the same order."""
-        composed = self._composer.together(events)
-        return ids_of(await self.store.publish(composed, connection=connection, now=self.now()))
+        """Store many events, all or none; returns their ids in the same order.
+
+        The payloads of a large batch are checked while it is being written: leave them alone until this returns.
+        """
+        given, now = list(events), self.now()
+        with suppress(Doubtful):  # then nothing was stored
+            return ids_of(await self.store.publish(self._composer.together(given), connection=connection, now=now))
+        return ids_of(await self.store.publish(self._composer.many(given), connection=connection, now=now))
 
     # ----------------------------------------------------------------- poll
 

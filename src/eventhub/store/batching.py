@@ -53,9 +53,14 @@ class Batcher(Generic[T, R]):
         self._ended = asyncio.Event()
         self._running: set[asyncio.Task[None]] = set()
 
+    @property
+    def is_free(self) -> bool:
+        """Whether a call that comes now is written at once, by its caller."""
+        return self._in_place and self._lonely and self._busy < self._lanes and not self._waiting
+
     async def put(self, items: Sequence[T]) -> Sequence[R]:
         """Write the items with whatever else is waiting; returns their results after the commit."""
-        if self._in_place and self._lonely and self._busy < self._lanes and not self._waiting:
+        if self.is_free:
             return await self._put_alone(items)
         future: asyncio.Future[Sequence[R]] = asyncio.get_running_loop().create_future()
         self._waiting.append((items, future))

@@ -1,48 +1,95 @@
 """Many events as columns: those that differ in their payloads only need no object each, nor do the answers to them.
 
+To check the payloads of a large batch takes about as long as a server takes to write the other rows of its events,
+which do not depend on them. So they are checked when they are asked for: PostgreSQL lays out those rows meanwhile. A
+payload that is in doubt ends all of it, and nothing is stored.
+
 The functions here take any sequence of new events, and are quick with such.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from itertools import accumulate
-from typing import final, overload
+from typing import Final, TypeGuard, cast, final, overload
 
 import msgspec
 
 from eventhub.store.batching import Answer
 from eventhub.store.values import NewEvent, Published, Route
 
-__all__ = ["PlainEvents", "PublishedTogether", "ids_of", "kinds_in", "routes_in", "shared_out"]
+__all__ = [
+    "Doubtful",
+    "PlainEvents",
+    "PublishedTogether",
+    "check",
+    "ids_of",
+    "is_large",
+    "is_unchecked",
+    "kinds_in",
+    "routes_in",
+    "shared_out",
+]
+
+LARGE: Final = 500
+"""Events of a batch whose payloads take so long to check that something else is done meanwhile."""
+
+
+class Doubtful(Exception):
+    """A payload needs a closer look than many together get: it may be wrong, or has to be written in another way."""
 
 
 @final
 class PlainEvents(Sequence[NewEvent]):
     """Events of one type on one route that are ready for any worker, kept as what differs: their payloads.
 
-    A sequence of new events like any other, but bulk publishing needs no object for each of them.
+    A sequence of new events like any other, but bulk publishing needs no object for each of them. Whoever asks for a
+    payload may meet ``Doubtful``.
     """
 
-    __slots__ = ("like", "payloads")
+    __slots__ = ("_checked", "_coming", "_count", "like")
 
-    def __init__(self, like: NewEvent, payloads: list[str]) -> None:
+    def __init__(self, like: NewEvent, payloads: Iterable[Sequence[str | None]], count: int) -> None:
+        """The payloads come in pieces, with None for one that is in doubt."""
         self.like = like
         """Any of them, but for the payload."""
-        self.payloads = payloads
+        self._count = count
+        self._coming = iter(payloads)
+        self._checked: list[str] = []
+
+    @property
+    def checked(self) -> bool:
+        """Whether all payloads are known to be good."""
+        return len(self._checked) == self._count
+
+    @property
+    def payloads(self) -> list[str]:
+        """All of them."""
+        while not self.checked:
+            self.check_some()
+        return self._checked
+
+    def check_some(self) -> None:
+        """Check the next few."""
+        texts = next(self._coming, ())
+        if not texts or None in texts:
+            self._coming = iter(())  # whoever asks again hears the same
+            raise Doubtful
+        self._checked += cast("Sequence[str]", texts)
 
     def __len__(self) -> int:
-        return len(self.payloads)
+        return self._count
 
     @overload
     def __getitem__(self, place: int) -> NewEvent: ...
     @overload
     def __getitem__(self, place: slice) -> PlainEvents: ...
     def __getitem__(self, place: int | slice) -> NewEvent | PlainEvents:
-        if isinstance(place, slice):
-            return PlainEvents(self.like, self.payloads[place])
-        return msgspec.structs.replace(self.like, payload=self.payloads[place])
+        chosen = self.payloads[place]
+        if isinstance(chosen, str):
+            return msgspec.structs.replace(self.like, payload=chosen)
+        return PlainEvents(self.like, [chosen], len(chosen))
 
 
 @final
@@ -75,6 +122,22 @@ class PublishedTogether(Sequence[Published]):
 def kinds_in(events: Sequence[NewEvent]) -> Sequence[NewEvent]:
     """Events that stand for all of them in everything but their payloads."""
     return (events.like,) if type(events) is PlainEvents else events
+
+
+def check(events: Sequence[NewEvent]) -> None:
+    """Check what was not checked yet."""
+    if type(events) is PlainEvents:
+        _ = events.payloads
+
+
+def is_large(events: Sequence[NewEvent]) -> bool:
+    """Whether it is worth while to write as the payloads are checked."""
+    return type(events) is PlainEvents and len(events) >= LARGE
+
+
+def is_unchecked(calls: Sequence[Sequence[NewEvent]]) -> TypeGuard[Sequence[PlainEvents]]:
+    """Whether it is a single call whose payloads are still to be checked."""
+    return len(calls) == 1 and type(calls[0]) is PlainEvents and not calls[0].checked
 
 
 def ids_of(published: Sequence[Published]) -> list[int]:

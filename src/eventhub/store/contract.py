@@ -18,7 +18,7 @@ from eventhub.core.lifecycle import Release, Retry
 from eventhub.core.matching import check_queue
 from eventhub.errors import EventHubError, StoreClosed
 from eventhub.store.batching import Answer, Batcher
-from eventhub.store.columns import kinds_in
+from eventhub.store.columns import check, is_large, kinds_in
 from eventhub.store.delivering import Delivering
 from eventhub.store.ledger import Ledger
 from eventhub.store.messages import FANOUT
@@ -53,6 +53,8 @@ class Store(Reading, Watching, Operating, Delivering, Messaging, Ledger, Pruning
     """
 
     engine: ClassVar[str]
+    _checks_along: ClassVar[bool] = False
+    """Whether it can write the rest of a large batch while the payloads are checked."""
 
     def __init__(self, url: str, *, batch: int = 1000, lanes: int = 1) -> None:
         self.url = url
@@ -137,6 +139,9 @@ class Store(Reading, Watching, Operating, Delivering, Messaging, Ledger, Pruning
         await self.open()
         if not events:
             return []
+        at_once = connection is None and (now is not None or self._publishing.is_free)
+        if not (self._checks_along and at_once and is_large(events)):
+            check(events)  # who has to wait for his turn may as well do it meanwhile
         if connection is not None:
             return await self._publish_within(connection, events, now)
         kinds = kinds_in(events)

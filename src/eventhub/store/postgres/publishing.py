@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from operator import attrgetter
@@ -10,15 +11,17 @@ from typing import Any, Final
 from eventhub.core.lifecycle import State
 from eventhub.errors import StoreBusy
 from eventhub.store.batching import Answer
-from eventhub.store.columns import PlainEvents, PublishedTogether, kinds_in, shared_out
+from eventhub.store.columns import Doubtful, PlainEvents, PublishedTogether, kinds_in, shared_out
 from eventhub.store.idempotency import Earlier, Keys, Scope, earlier
 from eventhub.store.messages import dump_targets
 from eventhub.store.queries import load_queries
 from eventhub.store.values import NewEvent, Published, Route, lane_id
 
-__all__ = ["SQL", "column", "is_plain", "lock_lanes", "publish_calls", "publish_plain"]
+__all__ = ["SQL", "column", "is_plain", "lock_lanes", "publish_arriving", "publish_calls", "publish_plain"]
 
 SQL = load_queries("eventhub.store.postgres")
+TURNS: Final = 2
+"""Of the loop, until a statement is on its way: one to begin it, one to send it."""
 MANY_KEYS: Final = 256
 """A transaction with more keys than this locks all there are: the server has room for some thousand locks only."""
 
@@ -166,6 +169,33 @@ async def _insert_plain(
     if type(events) is PlainEvents:
         return PublishedTogether(numbers, at, told=carried)
     return [Published(number, at, False, False, carried) for number in numbers]
+
+
+async def publish_arriving(
+    connection: Any,
+    events: PlainEvents,
+    routes: dict[Route, int],
+    now: datetime | None,
+    tell: Callable[[Iterable[str]], list[str] | None],
+) -> Sequence[Published]:
+    """Store a large batch whose payloads are checked meanwhile: two statements of a transaction, the first of which the
+    server works on while we check.
+    """
+    like, route = events.like, routes[events.like.route]
+    laying = asyncio.ensure_future(connection.fetch(SQL.lay_out, len(events), route, like.max_attempts, now))
+    try:
+        for _ in range(TURNS):
+            await asyncio.sleep(0)
+        payloads = "\n".join(events.payloads)
+        ((at, numbers, as_text),) = await laying
+    except BaseException as error:
+        if not isinstance(error, Doubtful):
+            laying.cancel()
+        await asyncio.gather(laying, return_exceptions=True)  # until then the connection is in use
+        raise
+    told = tell({like.route.queue})
+    await connection.fetch(SQL.fill_in, as_text, route, like.type, payloads, now, told)
+    return PublishedTogether(numbers, at, told=told is not None)
 
 
 def _numbers_of(events: Sequence[NewEvent], routes: dict[Route, int]) -> list[int]:

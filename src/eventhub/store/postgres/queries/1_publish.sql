@@ -127,3 +127,25 @@ logged AS (
   INSERT INTO eventhub.event_log (event_id, delivery_id, action, created_at, xid)
   SELECT id, id, 'PUBLISHED', coalesce($5, now()), (SELECT pg_current_xact_id()::text::bigint) FROM input)
 SELECT coalesce($5, now()), array_agg(id), (SELECT count(pg_notify('eventhub', q)) FROM unnest($6::text[]) AS q) FROM input;
+
+-- name: lay_out
+-- As insert_plain, for events of one type on one route whose payloads are still on their way: all that can be said without
+-- them. The ids are told twice: for the caller, and as the text that fill_in takes.
+WITH input AS MATERIALIZED (
+  SELECT nextval('eventhub.ids') AS id FROM generate_series(1, (SELECT $1::integer)) -- as is told in 2_claim.sql
+  WHERE pg_current_xact_id() IS NOT NULL),
+placed AS (
+  INSERT INTO eventhub.deliveries (id, event_id, route, state, fence, attempts, failures, max_attempts)
+  SELECT id, id, $2, 0, 0, 0, 0, $3 FROM input),
+logged AS (
+  INSERT INTO eventhub.event_log (event_id, delivery_id, action, created_at, xid)
+  SELECT id, id, 'PUBLISHED', coalesce($4, now()), (SELECT pg_current_xact_id()::text::bigint) FROM input)
+SELECT coalesce($4, now()), array_agg(id), array_agg(id)::text FROM input;
+
+-- name: fill_in
+-- The events of deliveries that were laid out before, in the same transaction.
+WITH stored AS (
+  INSERT INTO eventhub.events (id, route, type, payload, created_at, xid)
+  SELECT u.id, $2, $3, u.payload::json, coalesce($5, now()), (SELECT pg_current_xact_id()::text::bigint)
+  FROM unnest($1::text::bigint[], string_to_array($4, E'\n')) AS u(id, payload))
+SELECT count(pg_notify('eventhub', q)) FROM unnest($6::text[]) AS q;
