@@ -57,6 +57,25 @@ async def test_a_connection_that_the_server_has_ended_is_replaced(lent: Lending,
     assert second != first
 
 
+async def test_a_connection_that_is_lost_as_it_goes_back_is_nobodys_misuse(lent: Lending) -> None:
+    """The pool hears of the loss first, and then says that somebody gives back what he does not have."""
+    await who(lent)
+    ((connection, _),) = lent._at_hand
+    asyncio.get_running_loop().call_soon(connection.terminate)
+    await lent.close()
+
+
+async def test_who_loses_a_connection_in_a_transaction_hears_why(lent: Lending) -> None:
+    async def lose() -> None:
+        async with lent.connection() as connection:
+            asyncio.get_running_loop().call_soon(connection.terminate)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await lose()
+    assert await who(lent)
+
+
 async def test_a_connection_that_was_idle_too_long_is_not_used(lent: Lending, monkeypatch: pytest.MonkeyPatch) -> None:
     first = await who(lent)
     assert await who(lent) == first

@@ -8,12 +8,11 @@ the connection as it lies there. Only one that met an error, or that somebody wa
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
-if TYPE_CHECKING:
-    import asyncpg
+import asyncpg
 
 __all__ = ["Lending"]
 
@@ -39,7 +38,7 @@ class Lending:
         try:
             rows: list[Any] = await connection.fetch(query, *args)
         except BaseException:
-            await self._pool.release(connection)
+            await self._release(connection)
             raise
         await self._give_back(connection)
         return rows
@@ -51,7 +50,7 @@ class Lending:
         try:
             yield connection
         except BaseException:
-            await self._pool.release(connection)
+            await self._release(connection)
             raise
         await self._give_back(connection)
 
@@ -62,7 +61,7 @@ class Lending:
                 if monotonic() - since < STALE_SECONDS:
                     return connection
                 connection.terminate()
-            await self._pool.release(connection)
+            await self._release(connection)
         self._waiting += 1
         try:
             return await self._pool.acquire()
@@ -71,13 +70,18 @@ class Lending:
 
     async def _give_back(self, connection: Any) -> None:
         if self._closing or self._waiting or len(self._at_hand) >= AT_HAND:
-            await self._pool.release(connection)
+            await self._release(connection)
         else:
             self._at_hand.append((connection, monotonic()))
+
+    async def _release(self, connection: Any) -> None:
+        """Back to the pool. If it is lost at this very moment, the pool has it already, and calls that our mistake."""
+        with suppress(asyncpg.InternalClientError):
+            await self._pool.release(connection)
 
     async def close(self) -> None:
         """Let go of all connections once nobody uses them."""
         self._closing = True
         while self._at_hand:
-            await self._pool.release(self._at_hand.pop()[0])
+            await self._release(self._at_hand.pop()[0])
         await self._pool.close()
