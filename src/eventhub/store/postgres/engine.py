@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter, deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime, timedelta
@@ -19,6 +18,7 @@ from eventhub.store.batching import Answer
 from eventhub.store.columns import PlainEvents, check, is_unchecked, routes_in
 from eventhub.store.opening import shown
 from eventhub.store.postgres import settling
+from eventhub.store.postgres.claiming import claimed, is_enough, shared_out, without
 from eventhub.store.postgres.connection import migrate, open_pool, translated
 from eventhub.store.postgres.delivering import PostgresDelivering
 from eventhub.store.postgres.floors import Floors, Look
@@ -29,18 +29,15 @@ from eventhub.store.postgres.messaging import PostgresMessaging
 from eventhub.store.postgres.operating import PostgresOperating
 from eventhub.store.postgres.pruning import PostgresPruning
 from eventhub.store.postgres.publishing import SQL, is_plain, publish_arriving, publish_calls, publish_plain
-from eventhub.store.postgres.reading import PostgresReading, same
+from eventhub.store.postgres.reading import PostgresReading
 from eventhub.store.postgres.signals import Signals
 from eventhub.store.postgres.watching import PostgresWatching
 from eventhub.store.routes import KnownRoutes, by_priority
-from eventhub.store.rows import to_claims
 from eventhub.store.values import Claim, Held, NewEvent, Published, Report, Route, Settled, Tended, Wanted
 
 __all__ = ["PostgresStore"]
 
 R = TypeVar("R")
-WORKER = 18
-"""Where a claimed row says whose it is."""
 ROUTES_SECONDS = 1.0
 """How long the known routes are trusted while they yield work."""
 NEAR = 0.0005
@@ -195,14 +192,14 @@ class PostgresStore(
     # ---------------------------------------------------------------- claim
 
     async def _claim(self, wanted: Wanted) -> list[Claim]:
-        return _claims(await self._claim_rows(wanted, [wanted.worker]), wanted.queue, wanted.lease)
+        return claimed(await self._claim_rows(wanted, [wanted.worker]), wanted.queue, wanted.lease)
 
     async def _claim_together(self, wanted: Sequence[Wanted]) -> list[list[Claim]]:
         if len(wanted) == 1:
             return [await self._claim(wanted[0])]
         workers = [one.worker for one in wanted for _ in range(one.limit)]
         rows = await self._claim_rows(msgspec.structs.replace(wanted[0], limit=len(workers)), workers)
-        return _shared_out(rows, wanted)
+        return shared_out(rows, wanted)
 
     async def _claim_rows(self, wanted: Wanted, workers: list[str]) -> list[Any]:
         """Rows for the one worker, or for many of whom each gets one: then as many as possible, not just some."""
@@ -212,8 +209,8 @@ class PostgresStore(
             for routes in by_priority(known.find(wanted.queue, wanted.tags)):
                 left = wanted.limit - len(rows)
                 if left > 0:
-                    rows += await self._claim_routes(routes, left, wanted, _without(workers, rows))
-            if wanted.now is not None or _is_enough(rows, wanted.limit, workers):
+                    rows += await self._claim_routes(routes, left, wanted, without(workers, rows))
+            if wanted.now is not None or is_enough(rows, wanted.limit, workers):
                 break
         return rows
 
@@ -230,19 +227,19 @@ class PostgresStore(
             return await self._claim_route(routes[0], limit, wanted, workers)
         asked = (limit, workers, wanted.lease)
         rows = await self._fetch(SQL.claim_routes, routes, *asked, wanted.max_attempts, wanted.now)
-        if not _is_enough(rows, limit, workers) and await self._fetch(SQL.any_ready, routes):
+        if not is_enough(rows, limit, workers) and await self._fetch(SQL.any_ready, routes):
             # Others hold the oldest of all just now. One by one, a claim steps over what is held.
             for route in routes:
                 if len(rows) < limit:
-                    rows += await self._claim_route(route, limit - len(rows), wanted, _without(workers, rows))
+                    rows += await self._claim_route(route, limit - len(rows), wanted, without(workers, rows))
         return rows
 
     async def _claim_route(self, route: int, limit: int, wanted: Wanted, workers: list[str]) -> list[Any]:
         rows: list[Any] = []
         look: Look | None = self._floors.look(route, everywhere=wanted.now is not None)
         while look is not None:
-            rows += await self._look(look, limit - len(rows), wanted, _without(workers, rows))
-            if _is_enough(rows, limit, workers):
+            rows += await self._look(look, limit - len(rows), wanted, without(workers, rows))
+            if is_enough(rows, limit, workers):
                 return rows
             look = self._floors.look_below(look)
         self._look_later(route, wanted.queue)
@@ -274,7 +271,7 @@ class PostgresStore(
         self.wakeups.wake(queue)
 
     async def _claim_ids(self, ids: Sequence[int], worker: str, lease: timedelta, now: datetime | None) -> list[Claim]:
-        return _claims(await self._fetch(SQL.claim_ids, sorted(ids), worker, lease, now), "", lease)
+        return claimed(await self._fetch(SQL.claim_ids, sorted(ids), worker, lease, now), "", lease)
 
     async def _extend(self, held: Sequence[Held], lease: timedelta, now: datetime | None) -> set[int]:
         return await self._lengthen(SQL.extend, held, lease, now)
@@ -367,42 +364,3 @@ class PostgresStore(
         await self.open()  # a store that is closed listens no more
         self._signals.start()
         return await super().wait(queue, since=since, timeout=timeout, until_due=until_due)
-
-
-def _is_enough(rows: list[Any], limit: int, workers: list[str]) -> bool:
-    """One worker is content with some; of many, each wants one."""
-    return len(rows) >= limit or (len(workers) == 1 and bool(rows))
-
-
-def _without(workers: list[str], rows: list[Any]) -> list[str]:
-    """Those who still have nothing, in their order; the one worker gets everything."""
-    if len(workers) == 1 or not rows:
-        return workers
-    served = Counter(row[WORKER] for row in rows)
-    left = []
-    for worker in workers:
-        if served[worker]:
-            served[worker] -= 1
-        else:
-            left.append(worker)
-    return left
-
-
-def _shared_out(rows: list[Any], wanted: Sequence[Wanted]) -> list[list[Claim]]:
-    """Who gets what: as the rows say, and between claims of the same name the first comes first."""
-    of_worker: dict[str, deque[Claim]] = {}
-    claims = _claims(rows, wanted[0].queue, wanted[0].lease)
-    for row, claim in zip(rows, claims, strict=True):
-        of_worker.setdefault(row[WORKER], deque()).append(claim)
-    shared = []
-    for one in wanted:
-        mine = of_worker.get(one.worker, deque())
-        shared.append([mine.popleft() for _ in range(min(one.limit, len(mine)))])
-    return shared
-
-
-def _claims(rows: list[Any], queue: str, lease: timedelta) -> list[Claim]:
-    if not rows:
-        return []
-    until = rows[0][17]
-    return to_claims(rows, raised=0, queue=queue, now=until - lease, until=until, time=same)
