@@ -16,7 +16,7 @@ from contextlib import asynccontextmanager
 from typing import Any, ClassVar, Final
 
 import asyncpg
-import orjson  # type: ignore[import-not-found]
+import orjson
 from pgmq.install import get_embedded_install_sql
 
 from benchmarks.peers.held import Held

@@ -19,7 +19,7 @@ from datetime import timedelta
 from typing import Any, ClassVar, Final, NamedTuple
 
 import asyncpg
-import orjson  # type: ignore[import-not-found]
+import orjson
 from pgqueuer.db import AsyncpgDriver
 from pgqueuer.models import Job
 from pgqueuer.qm import QueueManager

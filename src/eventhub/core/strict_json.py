@@ -1,9 +1,12 @@
 """Strict JSON: what may be a payload, and the one text it is kept as.
 
-The fast way encodes, decodes and compares: whatever JSON cannot say (NaN, keys that are not strings, dates, sets)
-comes back different. Only a payload that fails this, is too deep, or could hold a NUL or too large a number, is walked
-in Python, which also finds the words for the error; the place is put together on the way back from it, so that nothing
-is paid for the places of what is right.
+The fast way is an encoder that refuses almost all that JSON cannot say: keys that are not strings, numbers beyond 64
+bits, lone surrogates, dates, sets. Only NaN and Infinity become null there, so a text with a null is read again and
+compared. A payload that fails this, is too deep or could hold a NUL is walked in Python, which also finds the words for
+the error; the place is put together on the way back from it, so that nothing is paid for the places of what is right.
+
+What has one obvious form in JSON is taken in it: a tuple is a list, a UUID its text, a member of an enumeration its
+value.
 """
 
 from __future__ import annotations
@@ -11,10 +14,13 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Sequence
+from enum import Enum
 from itertools import chain
 from typing import Any, Final, NoReturn
+from uuid import UUID
 
 import msgspec
+import orjson
 
 from eventhub.errors import InvalidPayloadError, PayloadTooLargeError
 
@@ -36,17 +42,14 @@ _INT_MIN: Final = -(2**63)
 _INT_MAX: Final = 2**64 - 1
 
 
-_ALL_ZEROS: Final = bytes.maketrans(b"123456789", b"000000000")
-_LONG_NUMBER: Final = b"0" * 19  # the shortest that may be beyond 64 bits
-
 _NOT_OPENERS: Final = bytes(set(range(256)) - set(b"[{\n"))
 _LONGEST_PATH: Final = 200  # characters of it in an error
 _WIDEST_CHARACTER: Final = 4  # bytes
-_TOGETHER: Final = 64  # payloads: more of them leave the processor's cache and wake the garbage collector
+_TOGETHER: Final = 64  # payloads: more of them leave the processor's cache
 
-_encoder = msgspec.json.Encoder()
+_STRICTLY: Final = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME
+_STRICT_LINE: Final = _STRICTLY | orjson.OPT_APPEND_NEWLINE
 _decoder = msgspec.json.Decoder()
-_encode = _encoder.encode
 _decode = _decoder.decode
 
 
@@ -54,7 +57,7 @@ def dump(payload: Any, *, what: str = "payload", max_bytes: int = MAX_BYTES) -> 
     """The canonical text of a payload; raises InvalidPayloadError or PayloadTooLargeError before anything is stored."""
     raw = _plain(payload, MAX_DEPTH)
     if raw is None:
-        raw = _encode(_walked(payload, what, 1))
+        raw = orjson.dumps(_walked(payload, what, 1))
     if len(raw) > max_bytes:
         _too_large(what, len(raw), max_bytes)
     return raw.decode()
@@ -73,15 +76,16 @@ def dump_pieces(payloads: Sequence[Any]) -> Iterator[Sequence[str | None]]:
 def _texts(payloads: Sequence[Any]) -> Sequence[str | None]:
     doubtful = [None] * len(payloads)
     try:
-        lines = _encoder.encode_lines(payloads)
-        plain = _decoder.decode_lines(lines) == payloads
+        lines = b"".join([orjson.dumps(payload, None, _STRICT_LINE) for payload in payloads])
+        if _may_differ(lines) and _decoder.decode_lines(lines) != payloads:
+            return doubtful
     except Exception:  # noqa: BLE001 - one of them is to blame, and ``dump`` says which
-        return doubtful
-    if not plain or (b"\\" in lines and b"\\u0000" in lines) or _LONG_NUMBER in lines.translate(_ALL_ZEROS):
         return doubtful
     texts = lines.decode().split("\n")[:-1]
     openers = lines.translate(None, _NOT_OPENERS).split(b"\n")[:-1]
-    if len(max(texts, key=len)) * _WIDEST_CHARACTER <= MAX_BYTES and len(max(openers, key=len)) <= MAX_DEPTH:
+    if len(texts) != len(payloads) or _may_hold_nul(lines):
+        return doubtful
+    if len(lines) <= MAX_BYTES and len(max(openers, key=len, default=b"")) <= MAX_DEPTH:
         return texts
     return [
         text if len(text) * _WIDEST_CHARACTER <= MAX_BYTES and len(opened) <= MAX_DEPTH else None
@@ -149,18 +153,24 @@ def load(text: str | bytes, *, max_bytes: int = MAX_BYTES, envelope: int = 0) ->
 def _plain(value: Any, levels: int) -> bytes | None:
     """The text of a value that is JSON beyond doubt; None for any other."""
     try:
-        raw = _encode(value)
-        read = _decode(raw)
+        raw = orjson.dumps(value, None, _STRICTLY)
         if (
-            read != value
-            or (b"\\" in raw and b"\\u0000" in raw)
-            or _LONG_NUMBER in raw.translate(_ALL_ZEROS)
-            or (raw.count(b"[") + raw.count(b"{") > levels and _is_deeper(read, levels))
+            _may_hold_nul(raw)
+            or (_may_differ(raw) and _decode(raw) != value)
+            or (raw.count(b"[") + raw.count(b"{") > levels and _is_deeper(_decode(raw), levels))
         ):
             return None
     except Exception:  # noqa: BLE001 - whatever it was, the walk names it
         return None
     return raw
+
+
+def _may_differ(raw: bytes) -> bool:
+    return b"ull" in raw and b"null" in raw  # the shorter is found sooner
+
+
+def _may_hold_nul(raw: bytes) -> bool:
+    return b"\\" in raw and b"\\u0000" in raw
 
 
 def _is_deeper(value: Any, levels: int) -> bool:
@@ -198,10 +208,25 @@ def _walked(value: Any, what: str, depth: int) -> Any:
 
 
 def _walk(value: Any, depth: int, above: list[int]) -> Any:
+    while isinstance(value, Enum):
+        value = value.value
+    if not isinstance(value, dict | list | tuple):
+        return _leaf(value)
+    if id(value) in above:
+        raise _Refused("contains itself", "break the cycle")
+    if depth > MAX_DEPTH:
+        raise _Refused(f"is nested more than {MAX_DEPTH} levels deep", "flatten it")
+    walk = _walk_mapping if isinstance(value, dict) else _walk_list
+    return walk(value, depth + 1, [*above, id(value)])
+
+
+def _leaf(value: Any) -> Any:
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str):
         return _text(value)
+    if isinstance(value, UUID):
+        return str(value)
     if isinstance(value, int):
         if not _INT_MIN <= value <= _INT_MAX:
             raise _Refused("is an integer beyond 64 bits", "send it as a string")
@@ -210,13 +235,6 @@ def _walk(value: Any, depth: int, above: list[int]) -> Any:
         if not math.isfinite(value):
             raise _Refused(f"is {value}", "JSON has no NaN or Infinity; send null or a string")
         return float(value)
-    if isinstance(value, dict | list | tuple):
-        if id(value) in above:
-            raise _Refused("contains itself", "break the cycle")
-        if depth > MAX_DEPTH:
-            raise _Refused(f"is nested more than {MAX_DEPTH} levels deep", "flatten it")
-        walk = _walk_mapping if isinstance(value, dict) else _walk_list
-        return walk(value, depth + 1, [*above, id(value)])
     raise _Refused(f"is a {type(value).__name__}", "convert it to a string, number, list or mapping first")
 
 
@@ -263,7 +281,7 @@ def _text(value: str) -> str:
         value.encode()
     except UnicodeEncodeError:
         raise _Refused("contains a lone surrogate", "send well-formed Unicode") from None
-    return str(value)
+    return str.__str__(value)
 
 
 def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
