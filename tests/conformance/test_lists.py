@@ -7,7 +7,7 @@ import pytest
 
 from eventhub.core.events import QueuedEvent, Status
 from eventhub.core.lifecycle import Bury, Complete, Reason, Retry
-from eventhub.store import Store
+from eventhub.store import Store, reading
 from eventhub.store.values import EventFilter, NewEvent, Report
 from tests.conformance.support import MINUTE, at, new, publish, take
 
@@ -80,7 +80,11 @@ def fits(wanted: EventFilter) -> Callable[[QueuedEvent], bool]:
     return fit
 
 
-async def test_every_combination_of_filters_finds_what_fits(store: Store, everything: list[QueuedEvent]) -> None:
+@pytest.mark.parametrize("depth", [reading.DEPTH, 1])
+async def test_every_combination_of_filters_finds_what_fits(
+    store: Store, everything: list[QueuedEvent], depth: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "DEPTH", depth)  # with the smallest, pages are looked for in several steps
     middle = everything[len(everything) // 3].id
     some = 0
     for status, type_, queue, tags in itertools.product([None, *Status], [None, *TYPES], [None, *QUEUES], TAGS):

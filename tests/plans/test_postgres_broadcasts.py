@@ -21,7 +21,7 @@ INSERT INTO eventhub.deliveries (id, event_id, subscriber, lane, route, state, d
 SELECT 100000 + e.id * 2 + n, e.id, 1 + e.id % 10 + n * 10, CASE WHEN e.id % 300 = 12 THEN 100000 + e.id * 2 + n END,
        6 + e.id % 10 + n * 10, CASE e.id % 300 WHEN 3 THEN 1 WHEN 6 THEN 3 WHEN 9 THEN 2 WHEN 12 THEN 4 ELSE 0 END,
        CASE WHEN e.id % 300 IN (3, 6) THEN now() + e.id * interval '1 second' END, 1, 1, 0, 'w'
-FROM eventhub.events e CROSS JOIN generate_series(0, 1) n WHERE e.id <= 20000 AND e.id % 3 = 0;
+FROM eventhub.events e CROSS JOIN generate_series(0, 1) n WHERE e.id BETWEEN 1 AND 20000 AND e.id % 3 = 0;
 DELETE FROM eventhub.deliveries WHERE subscriber IS NULL AND id % 6 = 0;
 INSERT INTO eventhub.dead_letters (delivery_id, event_id, subscriber, route, fence, attempts, failures, parks, reason,
                                    status, dead_at, type, payload, created_at)

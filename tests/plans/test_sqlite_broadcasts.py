@@ -25,7 +25,7 @@ MESSAGES = [
            CASE WHEN e.id % 300 = 12 THEN 100000 + e.id * 2 + n.column1 END, 6 + e.id % 10 + n.column1 * 10,
            CASE e.id % 300 WHEN 3 THEN 1 WHEN 6 THEN 3 WHEN 9 THEN 2 WHEN 12 THEN 4 ELSE 0 END,
            CASE WHEN e.id % 300 IN (3, 6) THEN e.id END, 1, 1, 0, 'w'
-    FROM eventhub_events e CROSS JOIN (VALUES (0), (1)) n WHERE e.id <= 20000 AND e.id % 3 = 0
+    FROM eventhub_events e CROSS JOIN (VALUES (0), (1)) n WHERE e.id BETWEEN 1 AND 20000 AND e.id % 3 = 0
     """,
     "DELETE FROM eventhub_deliveries WHERE subscriber IS NULL AND id % 6 = 0",
     """
@@ -74,6 +74,7 @@ def test_a_page_of_broadcasts_reads_little_more_than_itself(
             "before": before,
             "limit": 10,
             "offset": offset,
+            "floor": -(2**63),
             "completed": completed,
             "routed": bool(routes),
             "routes": carray(*routes) if routes else None,

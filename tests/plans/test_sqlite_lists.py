@@ -14,18 +14,23 @@ from tests.plans.test_sqlite_plans import _steps, carray
 
 NUMBERS = "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c WHERE n < {}) "
 # Four routes share the events, a fifth has five of them, as has a rare type. The older 20,000 are open, 3,000 are dead.
+# Older still are those of a route with many types.
 FILL = [
     NUMBERS.format(5) + "INSERT INTO eventhub_routes (id, queue, tags, priority) SELECT n, 'work', 't' || n, 0 FROM c",
+    "INSERT INTO eventhub_routes (id, queue, tags, priority) VALUES (77, 'many', '', 0)",
     NUMBERS.format(50_000)
     + "INSERT INTO eventhub_events (id, route, type, payload, created_at)"
     + " SELECT n, CASE WHEN n % 10000 = 77 THEN 5 ELSE 1 + n % 4 END,"
     + " CASE WHEN n % 10000 = 78 OR n = 10077 THEN 'order.lost' ELSE 'order.placed' END, '{}', n FROM c",
+    NUMBERS.format(10_000)
+    + "INSERT INTO eventhub_events (id, route, type, payload, created_at)"
+    + " SELECT -30000 - n, 77, 'kind.' || (n % 500), '1', 1 FROM c",
     """
     INSERT INTO eventhub_deliveries (id, event_id, lane, route, state, due, fence, attempts, failures, worker)
     SELECT id, id, CASE WHEN id % 400 IN (1, 2) THEN 1 + id / 400 END, route,
            CASE id % 400 WHEN 2 THEN 2 WHEN 3 THEN 3 WHEN 4 THEN 1 ELSE 0 END,
            CASE WHEN id % 400 IN (3, 4) THEN id END, 1, 1, 0, 'w'
-    FROM eventhub_events WHERE id <= 20000
+    FROM eventhub_events WHERE id BETWEEN 1 AND 20000
     """,
     """
     INSERT INTO eventhub_dead_letters (delivery_id, event_id, route, fence, attempts, failures, parks, reason, status,
@@ -60,9 +65,9 @@ Asked = tuple[str, bool, tuple[tuple[int, int], ...], tuple[int, ...], str | Non
 LISTS: list[Asked] = [
     # statement, only completed ones, pages, routes, type
     *(("events_recent", completed, NEW, (), None) for completed in (False, True)),
-    *(("events_routed", completed, NEW, routes, None) for completed in (False, True) for routes in (ALL, RARE, NONE)),
+    *(("events_of_kinds", completed, NEW, routes, None) for completed in (False, True) for routes in (ALL, RARE, NONE)),
     *(
-        ("events_typed", completed, NEW, routes, type_)
+        ("events_of_kinds", completed, NEW, routes, type_)
         for completed in (False, True)
         for routes in (ALL, RARE, NONE)
         for type_ in (COMMON, "order.lost", "no.such")
@@ -110,6 +115,7 @@ def test_a_page_reads_little_more_than_itself(connection: apsw.Connection, asked
             "before": before,
             "limit": 10,
             "offset": offset,
+            "floor": -(2**63),
             "completed": completed,
             "routed": bool(routes),
             "routes": carray(*routes) if routes else None,
@@ -118,6 +124,22 @@ def test_a_page_reads_little_more_than_itself(connection: apsw.Connection, asked
         }
         steps = _steps(connection, name, arguments)
         assert 0 < steps < 25_000, f"{steps} instructions below {before} + {offset}"
+
+
+@pytest.mark.parametrize("completed", [False, True])
+def test_of_many_types_each_is_looked_at_once_and_none_below_the_floor(
+    connection: apsw.Connection, completed: bool
+) -> None:
+    arguments = {
+        "before": -30_000,
+        "floor": -30_000 - 100,
+        "limit": 10,
+        "offset": 0,
+        "completed": completed,
+        "routes": carray(77),
+        "type": None,
+    }
+    assert 500 < _steps(connection, "events_of_kinds", arguments) < 500 * 100
 
 
 @pytest.mark.parametrize("name", QUESTIONS)

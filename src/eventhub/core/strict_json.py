@@ -43,6 +43,7 @@ _INT_MAX: Final = 2**64 - 1
 
 
 _NOT_OPENERS: Final = bytes(set(range(256)) - set(b"[{\n"))
+_NO_HINTS: Final = bytes(set(range(256)) - set(b"[{ul\n"))
 _LONGEST_PATH: Final = 200  # characters of it in an error
 _WIDEST_CHARACTER: Final = 4  # bytes
 _TOGETHER: Final = 64  # payloads: more of them leave the processor's cache
@@ -77,19 +78,21 @@ def _texts(payloads: Sequence[Any]) -> Sequence[str | None]:
     doubtful = [None] * len(payloads)
     try:
         lines = b"".join([orjson.dumps(payload, None, _STRICT_LINE) for payload in payloads])
-        if _may_differ(lines) and _decoder.decode_lines(lines) != payloads:
+        hints = lines.translate(None, _NO_HINTS)  # of depth and of null, which is looked for in what is left
+        if b"ull" in hints and b"null" in lines and _decoder.decode_lines(lines) != payloads:
             return doubtful
     except Exception:  # noqa: BLE001 - one of them is to blame, and ``dump`` says which
         return doubtful
-    texts = lines.decode().split("\n")[:-1]
-    openers = lines.translate(None, _NOT_OPENERS).split(b"\n")[:-1]
+    texts = lines.decode().split("\n")
+    texts.pop()
     if len(texts) != len(payloads) or _may_hold_nul(lines):
         return doubtful
-    if len(lines) <= MAX_BYTES and len(max(openers, key=len, default=b"")) <= MAX_DEPTH:
+    if len(lines) <= MAX_BYTES and len(max(hints.split(b"\n"), key=len)) <= MAX_DEPTH:
         return texts
+    openers = lines.translate(None, _NOT_OPENERS).split(b"\n")
     return [
         text if len(text) * _WIDEST_CHARACTER <= MAX_BYTES and len(opened) <= MAX_DEPTH else None
-        for text, opened in zip(texts, openers, strict=True)
+        for text, opened in zip(texts, openers, strict=False)
     ]
 
 
@@ -156,17 +159,13 @@ def _plain(value: Any, levels: int) -> bytes | None:
         raw = orjson.dumps(value, None, _STRICTLY)
         if (
             _may_hold_nul(raw)
-            or (_may_differ(raw) and _decode(raw) != value)
+            or (b"null" in raw and _decode(raw) != value)
             or (raw.count(b"[") + raw.count(b"{") > levels and _is_deeper(_decode(raw), levels))
         ):
             return None
     except Exception:  # noqa: BLE001 - whatever it was, the walk names it
         return None
     return raw
-
-
-def _may_differ(raw: bytes) -> bool:
-    return b"ull" in raw and b"null" in raw  # the shorter is found sooner
 
 
 def _may_hold_nul(raw: bytes) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final, Self
 
@@ -12,12 +12,24 @@ from msgspec.structs import replace
 from eventhub.core.events import DeadEvent, LogEntry, QueuedEvent
 from eventhub.store.values import ApiKey, Current, DeadPage, EventFilter, Orphan, QueueStats, WorkerSeen
 
-__all__ = ["Reading"]
+__all__ = ["Reading", "floors"]
 
 DISORDER: Final = timedelta(seconds=1)
 """So far apart in time may events be that have their ids in the other order."""
 SMALLEST_PAGE: Final = 100
 NO_END: Final = 2**63 - 1
+NO_BEGINNING: Final = -(2**63)
+DEPTH: Final = 10_000
+"""So many ids below its beginning a list that is merged from several is looked for at first."""
+
+
+def floors(top: int) -> Iterator[int]:
+    """How far down to look for a page that begins below an id: ten times as far each time, and at last to the end."""
+    depth = DEPTH
+    while depth < top:
+        yield top - depth
+        depth *= 10
+    yield NO_BEGINNING
 
 
 class Reading(ABC):

@@ -13,6 +13,7 @@ from eventhub.core.events import DeadEvent, LogEntry, QueuedEvent, Status
 from eventhub.store.contract import Store
 from eventhub.store.opening import shown
 from eventhub.store.postgres.publishing import SQL
+from eventhub.store.reading import floors
 from eventhub.store.routes import KnownRoutes
 from eventhub.store.rows import (
     queue_stats,
@@ -33,7 +34,6 @@ __all__ = ["PostgresReading", "same"]
 
 _STATS = ("count_open", "count_dead", "count_events", "ages", "attempts", "count_results", "recent_ends")
 # By how much is given: nothing, routes, or routes and a type.
-_LISTS = (SQL.events_recent, SQL.events_routed, SQL.events_typed)
 _PENDING_LISTS = (SQL.events_pending, SQL.events_pending_routed, SQL.events_pending_typed)
 _COUNTS = (SQL.count_recent, SQL.count_routed, SQL.count_typed)
 _NO_END = 2**63 - 1
@@ -115,7 +115,7 @@ class PostgresReading(Store):
         page = (_NO_END if wanted.before_id is None else wanted.before_id, wanted.limit, wanted.offset)
         match wanted.status:
             case None | Status.COMPLETED:
-                rows = await self._read(_LISTS[len(given)], *page, wanted.status is not None, *given)
+                rows = await self._latest(page, wanted, routes)
             case Status.PENDING:
                 rows = await self._read(_PENDING_LISTS[len(given)], *page, *given)
             case Status.PROCESSING:
@@ -123,6 +123,18 @@ class PostgresReading(Store):
             case _:
                 rows = await self._read(SQL.events_dead, *page, routes, wanted.type, str(wanted.status))
         return [to_queued(row, same) for row in rows]
+
+    async def _latest(self, page: tuple[int, int, int], wanted: EventFilter, routes: list[int] | None) -> list[Any]:
+        """A page of all events that fit, or of the completed ones."""
+        asked = (*page, wanted.status is not None)
+        if routes is None:
+            return await self._read(SQL.events_recent, *asked)
+        rows: list[Any] = []
+        for floor in floors(min(page[0], await self.last_event() + 1)):
+            rows = await self._read(SQL.events_of_kinds, *asked, routes, wanted.type, floor)
+            if len(rows) == wanted.limit:
+                break
+        return rows
 
     async def count_events(self, wanted: EventFilter) -> int:
         routes = await self._routes_for(wanted)

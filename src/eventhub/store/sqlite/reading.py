@@ -11,6 +11,7 @@ import apsw
 
 from eventhub.core.events import DeadEvent, LogEntry, QueuedEvent, Status
 from eventhub.store.contract import Store
+from eventhub.store.reading import floors
 from eventhub.store.routes import KnownRoutes
 from eventhub.store.rows import (
     from_micros,
@@ -36,7 +37,6 @@ __all__ = ["SqliteReading"]
 _MICROSECOND = timedelta(microseconds=1)
 _STATS = ("count_open", "count_dead", "count_events", "ages", "attempts", "count_results", "recent_ends")
 # By how much is given: nothing, routes, or routes and a type.
-_LISTS = (SQL.events_recent, SQL.events_routed, SQL.events_typed)
 _PENDING_LISTS = (SQL.events_pending, SQL.events_pending_routed, SQL.events_pending_typed)
 _COUNTS = (SQL.count_recent, SQL.count_routed, SQL.count_typed)
 _NO_END = 2**63 - 1
@@ -219,7 +219,9 @@ def _list(connection: apsw.Connection, wanted: EventFilter) -> list[tuple[Any, .
         return []
     match wanted.status:
         case None | Status.COMPLETED:
-            query = _LISTS[named["given"]]
+            if wanted.goes_by_route:
+                return _list_kinds(connection, named)
+            query = SQL.events_recent
         case Status.PENDING:
             query = _PENDING_LISTS[named["given"]]
         case Status.PROCESSING:
@@ -227,6 +229,15 @@ def _list(connection: apsw.Connection, wanted: EventFilter) -> list[tuple[Any, .
         case _:
             query = SQL.events_dead
     return connection.execute(query, named).fetchall()
+
+
+def _list_kinds(connection: apsw.Connection, named: dict[str, Any]) -> list[tuple[Any, ...]]:
+    rows: list[tuple[Any, ...]] = []
+    for floor in floors(min(named["before"], int(connection.execute(SQL.last_event).get) + 1)):
+        rows = connection.execute(SQL.events_of_kinds, {**named, "floor": floor}).fetchall()
+        if len(rows) == named["limit"]:
+            break
+    return rows
 
 
 def _count(connection: apsw.Connection, wanted: EventFilter) -> int:

@@ -22,15 +22,25 @@ SELECT s.* FROM (
 CROSS JOIN LATERAL (SELECT * FROM eventhub.event_states v WHERE v.id = f.id OFFSET 0) s
 ORDER BY s.id DESC;
 
--- name: events_routed
--- The newest of each route, merged by id. Whole rows are compared, where e.route = w.route would do: so only the index
--- by route gives the order (by the primary key a rare route would be looked for among all events), and no statistics,
--- however old, make the planner believe that there is so little to read that it may as well be sorted.
+-- name: events_of_kinds
+-- The newest of each type on each route, merged by id: of the type that is asked for, or of those that a route has, from
+-- one to the next. None is followed below the floor ($7), which who asks lowers until the page is full: so a type of which
+-- nothing fits is not walked to its end. Whole rows are compared, where e.route = w.route would do: so only the index by
+-- kind gives the order (by the primary key a rare kind would be looked for among all events), and no statistics, however
+-- old, make the planner believe that there is so little to read that it may as well be sorted.
+WITH RECURSIVE kinds (route, type) AS (
+  SELECT w.route, coalesce($6::text, (SELECT CASE e.route WHEN w.route THEN e.type END FROM eventhub.events e
+                                      WHERE e.route >= w.route ORDER BY e.route, e.type LIMIT 1))
+  FROM unnest($5::integer[]) AS w(route)
+  UNION ALL
+  SELECT k.route, (SELECT CASE e.route WHEN k.route THEN e.type END FROM eventhub.events e
+                   WHERE (e.route, e.type) > (k.route, k.type) ORDER BY e.route, e.type LIMIT 1)
+  FROM kinds k WHERE $6::text IS NULL AND k.type IS NOT NULL)
 SELECT s.* FROM (
-  SELECT c.id FROM unnest($5::integer[]) AS w(route)
+  SELECT c.id FROM kinds k
   CROSS JOIN LATERAL (
     SELECT e.id FROM eventhub.events e
-    WHERE e.route >= w.route AND (e.route, e.id) < (w.route, $1)
+    WHERE (e.route, e.type, e.id) >= (k.route, k.type, $7) AND (e.route, e.type, e.id) < (k.route, k.type, $1)
       AND (NOT $4::boolean OR (
         coalesce((SELECT false FROM eventhub.deliveries d WHERE d.id = e.id), true)
         AND coalesce((SELECT false FROM eventhub.dead_letters l
@@ -38,26 +48,7 @@ SELECT s.* FROM (
         AND coalesce((SELECT false FROM eventhub.deliveries m
                       WHERE m.event_id = e.id AND m.subscriber IS NOT NULL LIMIT 1), true)
         AND coalesce((SELECT false FROM eventhub.fanout f WHERE f.event_id = e.id), true)))
-    ORDER BY e.route DESC, e.id DESC LIMIT $2::bigint + $3::bigint) c
-  ORDER BY c.id DESC LIMIT $2 OFFSET $3) f
-CROSS JOIN LATERAL (SELECT * FROM eventhub.event_states v WHERE v.id = f.id OFFSET 0) s
-ORDER BY s.id DESC;
-
--- name: events_typed
--- The newest of a type on each route, merged by id: a list by type alone asks for all routes.
-SELECT s.* FROM (
-  SELECT c.id FROM (SELECT route, $6::text AS type FROM unnest($5::integer[]) AS r(route) OFFSET 0) w
-  CROSS JOIN LATERAL (
-    SELECT e.id FROM eventhub.events e
-    WHERE (e.type, e.route) >= (w.type, w.route) AND (e.type, e.route, e.id) < (w.type, w.route, $1)
-      AND (NOT $4::boolean OR (
-        coalesce((SELECT false FROM eventhub.deliveries d WHERE d.id = e.id), true)
-        AND coalesce((SELECT false FROM eventhub.dead_letters l
-                      WHERE l.event_id = e.id AND l.retried_at IS NULL LIMIT 1), true)
-        AND coalesce((SELECT false FROM eventhub.deliveries m
-                      WHERE m.event_id = e.id AND m.subscriber IS NOT NULL LIMIT 1), true)
-        AND coalesce((SELECT false FROM eventhub.fanout f WHERE f.event_id = e.id), true)))
-    ORDER BY e.type DESC, e.route DESC, e.id DESC LIMIT $2::bigint + $3::bigint) c
+    ORDER BY e.route DESC, e.type DESC, e.id DESC LIMIT $2::bigint + $3::bigint) c
   ORDER BY c.id DESC LIMIT $2 OFFSET $3) f
 CROSS JOIN LATERAL (SELECT * FROM eventhub.event_states v WHERE v.id = f.id OFFSET 0) s
 ORDER BY s.id DESC;
@@ -87,18 +78,26 @@ CROSS JOIN LATERAL (SELECT * FROM eventhub.event_states v WHERE v.id = f.id OFFS
 ORDER BY s.id DESC;
 
 -- name: events_pending_routed
--- The same for some routes: their broadcasts are found by walking those that are open and the events of each route in
--- turn, each from where the other has got to.
-WITH RECURSIVE walk (route, below, hit, found) AS (
-  SELECT w.route, $1::bigint, NULL::bigint, 0 FROM unnest($4::integer[]) AS w(route)
+-- The same for some routes: their broadcasts are found by walking those that are open and the events of each type that a
+-- route has in turn, each from where the other has got to.
+WITH RECURSIVE kinds (route, type) AS (
+  SELECT w.route, (SELECT CASE e.route WHEN w.route THEN e.type END FROM eventhub.events e
+                   WHERE e.route >= w.route ORDER BY e.route, e.type LIMIT 1)
+  FROM unnest($4::integer[]) AS w(route)
   UNION ALL
-  SELECT w.route, CASE WHEN e.id = o.id THEN e.id ELSE e.id + 1 END, CASE WHEN p.pending THEN e.id END,
+  SELECT k.route, (SELECT CASE e.route WHEN k.route THEN e.type END FROM eventhub.events e
+                   WHERE (e.route, e.type) > (k.route, k.type) ORDER BY e.route, e.type LIMIT 1)
+  FROM kinds k WHERE k.type IS NOT NULL),
+walk (route, type, below, hit, found) AS (
+  SELECT k.route, k.type, $1::bigint, NULL::bigint, 0 FROM kinds k WHERE k.type IS NOT NULL
+  UNION ALL
+  SELECT w.route, w.type, CASE WHEN e.id = o.id THEN e.id ELSE e.id + 1 END, CASE WHEN p.pending THEN e.id END,
          w.found + p.pending::integer
   FROM walk w
   CROSS JOIN LATERAL eventhub.broadcast_below(w.below) AS o(id)
   CROSS JOIN LATERAL (SELECT e.id FROM eventhub.events e
-                      WHERE e.route >= w.route AND (e.route, e.id) <= (w.route, o.id)
-                      ORDER BY e.route DESC, e.id DESC LIMIT 1) e
+                      WHERE (e.route, e.type) >= (w.route, w.type) AND (e.route, e.type, e.id) <= (w.route, w.type, o.id)
+                      ORDER BY e.route DESC, e.type DESC, e.id DESC LIMIT 1) e
   CROSS JOIN LATERAL (SELECT e.id = o.id AND (SELECT s.status = 'PENDING' FROM eventhub.event_statuses s
                                               WHERE s.id = o.id) AS pending OFFSET 0) p
   WHERE w.found < $2::bigint + $3::bigint),
@@ -135,8 +134,8 @@ WITH RECURSIVE walk (kind, route, below, hit, found) AS (
                    ORDER BY d.event_id DESC LIMIT 1)
       ELSE (SELECT b.id FROM eventhub.broadcast_below(w.below) AS b(id)) END AS id OFFSET 0) o
   CROSS JOIN LATERAL (SELECT e.id FROM eventhub.events e
-                      WHERE (e.type, e.route) >= ($5, w.route) AND (e.type, e.route, e.id) <= ($5, w.route, o.id)
-                      ORDER BY e.type DESC, e.route DESC, e.id DESC LIMIT 1) e
+                      WHERE (e.route, e.type) >= (w.route, $5) AND (e.route, e.type, e.id) <= (w.route, $5, o.id)
+                      ORDER BY e.route DESC, e.type DESC, e.id DESC LIMIT 1) e
   CROSS JOIN LATERAL (
     SELECT e.id = o.id AND CASE w.kind
       WHEN 9 THEN (SELECT s.status = 'PENDING' FROM eventhub.event_statuses s WHERE s.id = o.id)

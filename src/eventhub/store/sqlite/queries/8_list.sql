@@ -19,32 +19,24 @@ SELECT * FROM eventhub_event_states WHERE id IN (
   ORDER BY e.id DESC LIMIT :limit OFFSET :offset)
 ORDER BY id DESC;
 
--- name: events_routed
--- The newest of each route, merged by id. The index is named, because by the primary key a rare route would be looked
--- for among all events; and a CROSS JOIN keeps its order, so that it goes from the routes to their events, never back.
+-- name: events_of_kinds
+-- The newest of each type on each route, merged by id: of the type that is asked for, or of those that a route has, from
+-- one to the next. None is followed below the floor, which who asks lowers until the page is full: so a type of which
+-- nothing fits is not walked to its end. The index is named, because by the primary key a rare kind would be looked for
+-- among all events; and a CROSS JOIN keeps its order, so that it goes from the kinds to their events, never back.
+WITH RECURSIVE kinds (route, type) AS (
+  SELECT w.value, coalesce(:type, (SELECT min(x.type) FROM eventhub_events x INDEXED BY eventhub_events_kind
+                                   WHERE x.route = w.value))
+  FROM carray(:routes) w
+  UNION ALL
+  SELECT k.route, (SELECT min(x.type) FROM eventhub_events x INDEXED BY eventhub_events_kind
+                   WHERE x.route = k.route AND x.type > k.type)
+  FROM kinds k WHERE :type IS NULL AND k.type IS NOT NULL)
 SELECT * FROM eventhub_event_states WHERE id IN (
-  SELECT e.id FROM carray(:routes) w
+  SELECT e.id FROM kinds k
   CROSS JOIN eventhub_events e ON e.id IN (
-    SELECT x.id FROM eventhub_events x INDEXED BY eventhub_events_route
-    WHERE x.route = w.value AND x.id < :before
-      AND (NOT :completed OR (
-        NOT EXISTS (SELECT 1 FROM eventhub_deliveries d WHERE d.id = x.id)
-        AND NOT EXISTS (SELECT 1 FROM eventhub_dead_letters l INDEXED BY eventhub_dead_letters_page
-                        WHERE l.event_id = x.id AND l.retried_at IS NULL)
-        AND NOT EXISTS (SELECT 1 FROM eventhub_deliveries m INDEXED BY eventhub_deliveries_event
-                        WHERE m.event_id = x.id AND m.subscriber IS NOT NULL)
-        AND NOT EXISTS (SELECT 1 FROM eventhub_fanout f WHERE f.event_id = x.id)))
-    ORDER BY x.id DESC LIMIT :limit + :offset)
-  ORDER BY e.id DESC LIMIT :limit OFFSET :offset)
-ORDER BY id DESC;
-
--- name: events_typed
--- The newest of a type on each route, merged by id: a list by type alone asks for all routes.
-SELECT * FROM eventhub_event_states WHERE id IN (
-  SELECT e.id FROM carray(:routes) w
-  CROSS JOIN eventhub_events e ON e.id IN (
-    SELECT x.id FROM eventhub_events x INDEXED BY eventhub_events_type
-    WHERE x.type = :type AND x.route = w.value AND x.id < :before
+    SELECT x.id FROM eventhub_events x INDEXED BY eventhub_events_kind
+    WHERE x.route = k.route AND x.type = k.type AND x.id >= :floor AND x.id < :before
       AND (NOT :completed OR (
         NOT EXISTS (SELECT 1 FROM eventhub_deliveries d WHERE d.id = x.id)
         AND NOT EXISTS (SELECT 1 FROM eventhub_dead_letters l INDEXED BY eventhub_dead_letters_page
@@ -91,20 +83,27 @@ SELECT * FROM eventhub_event_states
 WHERE id IN (SELECT DISTINCT id FROM found ORDER BY id DESC LIMIT :limit OFFSET :offset) ORDER BY id DESC;
 
 -- name: events_pending_routed
--- The same for some routes: their broadcasts are found by walking those that are open and the events of each route in
--- turn, each from where the other has got to.
-WITH RECURSIVE walk (route, below, hit, found) AS (
-  SELECT value, :before, NULL, 0 FROM carray(:routes)
+-- The same for some routes: their broadcasts are found by walking those that are open and the events of each type that a
+-- route has in turn, each from where the other has got to.
+WITH RECURSIVE kinds (route, type) AS (
+  SELECT w.value, (SELECT min(x.type) FROM eventhub_events x INDEXED BY eventhub_events_kind WHERE x.route = w.value)
+  FROM carray(:routes) w
   UNION ALL
-  SELECT w.route, CASE WHEN e.id = o.id THEN e.id ELSE e.id + 1 END,
+  SELECT k.route, (SELECT min(x.type) FROM eventhub_events x INDEXED BY eventhub_events_kind
+                   WHERE x.route = k.route AND x.type > k.type)
+  FROM kinds k WHERE k.type IS NOT NULL),
+walk (route, type, below, hit, found) AS (
+  SELECT route, type, :before, NULL, 0 FROM kinds WHERE type IS NOT NULL
+  UNION ALL
+  SELECT w.route, w.type, CASE WHEN e.id = o.id THEN e.id ELSE e.id + 1 END,
          CASE WHEN e.id = o.id AND (SELECT s.status = 'PENDING' FROM eventhub_event_statuses s WHERE s.id = o.id)
               THEN e.id END, w.found + (w.hit IS NOT NULL)
   FROM walk w
   CROSS JOIN eventhub_events o ON o.id = (SELECT b.event_id FROM eventhub_broadcasts b WHERE b.event_id < w.below
                                           ORDER BY b.event_id DESC LIMIT 1)
   CROSS JOIN eventhub_events e
-    ON e.id = (SELECT x.id FROM eventhub_events x INDEXED BY eventhub_events_route
-               WHERE x.route = w.route AND x.id <= o.id ORDER BY x.id DESC LIMIT 1)
+    ON e.id = (SELECT x.id FROM eventhub_events x INDEXED BY eventhub_events_kind
+               WHERE x.route = w.route AND x.type = w.type AND x.id <= o.id ORDER BY x.id DESC LIMIT 1)
   WHERE w.found + (w.hit IS NOT NULL) < :limit + :offset),
 head (route, newest) AS MATERIALIZED (
   SELECT w.value,
@@ -149,8 +148,8 @@ WITH RECURSIVE walk (kind, route, below, hit, found) AS (
       ELSE (SELECT b.event_id FROM eventhub_broadcasts b WHERE b.event_id < w.below
             ORDER BY b.event_id DESC LIMIT 1) END
   CROSS JOIN eventhub_events e
-    ON e.id = (SELECT x.id FROM eventhub_events x INDEXED BY eventhub_events_type
-               WHERE x.type = :type AND x.route = w.route AND x.id <= o.id ORDER BY x.id DESC LIMIT 1)
+    ON e.id = (SELECT x.id FROM eventhub_events x INDEXED BY eventhub_events_kind
+               WHERE x.route = w.route AND x.type = :type AND x.id <= o.id ORDER BY x.id DESC LIMIT 1)
   WHERE w.found + (w.hit IS NOT NULL) < :limit + :offset),
 found (id) AS (SELECT hit FROM walk WHERE hit IS NOT NULL)
 SELECT * FROM eventhub_event_states
@@ -200,8 +199,8 @@ SELECT (SELECT count(*) FROM eventhub_events WHERE route IN (SELECT value FROM c
                                     WHERE route IN (SELECT value FROM carray(:routes))) ELSE 0 END;
 
 -- name: count_typed
-SELECT (SELECT count(*) FROM eventhub_events INDEXED BY eventhub_events_type
-        WHERE type = :type AND route IN (SELECT value FROM carray(:routes)))
+SELECT (SELECT count(*) FROM eventhub_events INDEXED BY eventhub_events_kind
+        WHERE route IN (SELECT value FROM carray(:routes)) AND type = :type)
        - CASE WHEN :completed THEN (SELECT count(*) FROM eventhub_unfinished
                                     WHERE type = :type AND route IN (SELECT value FROM carray(:routes))) ELSE 0 END;
 
