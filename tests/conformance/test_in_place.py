@@ -11,10 +11,7 @@ import pytest
 
 from eventhub.store import open_store
 from eventhub.store.sqlite import SqliteStore, thread
-from eventhub.store.sqlite.connection import CHECKPOINT_PAGES
 from tests.conformance.support import actions, ids, new, publish_one, take
-
-PAGE = 4096 + 24
 
 
 class Places:
@@ -121,20 +118,6 @@ async def test_who_publishes_one_after_the_other_lets_others_live(store: SqliteS
         await publish_one(store, now=None)
     living.cancel()
     assert turns >= 50
-
-
-def _size(path: Path) -> int:
-    return path.stat().st_size
-
-
-async def test_the_log_of_writes_does_not_grow_for_ever(store: SqliteStore, sqlite_path: Path, quick: None) -> None:
-    payload = "x" * 16_000
-    places = Places(store)
-    for _ in range(1000):
-        await publish_one(store, payload=payload, now=None)
-    assert places.seen.count("place") > 900
-    longest = (CHECKPOINT_PAGES + thread.MOST_IN_PLACE * 20) * PAGE
-    assert _size(Path(f"{sqlite_path}-wal")) < longest
 
 
 async def test_what_fails_in_place_is_undone_and_the_next_is_stored(store: SqliteStore, quick: None) -> None:

@@ -128,7 +128,7 @@ def test_a_page_reads_little_more_than_itself(connection: apsw.Connection, asked
 
 @pytest.mark.parametrize("completed", [False, True])
 def test_of_many_types_each_is_looked_at_once_and_none_below_the_floor(
-    connection: apsw.Connection, completed: bool
+    connection: apsw.Connection, *, completed: bool
 ) -> None:
     arguments = {
         "before": -30_000,

@@ -21,8 +21,9 @@ if TYPE_CHECKING:
 __all__ = ["BUSY_SECONDS", "check_library", "clock", "connect", "hurried", "migrate", "translated"]
 
 BUSY_SECONDS = 10.0
+_PATIENCE = int(BUSY_SECONDS * 1000)
 CHECKPOINT_PAGES = 4000
-"""So long may the write-ahead log be before a commit moves it into the file."""
+"""So long may the write-ahead log be before it is moved into the file."""
 PACKAGE = "eventhub.store.sqlite"
 FIND_META = "SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'eventhub_meta')"
 GET_VERSION = "SELECT value FROM eventhub_meta WHERE key = 'schema_version'"
@@ -60,7 +61,8 @@ def connect(path: str, *, synchronous: str = "FULL", read_only: bool = False) ->
         if path != ":memory:":
             _create_private(path)
         connection = apsw.Connection(path)
-        _take_time(connection)
+        connection.set_busy_timeout(_PATIENCE)
+        connection.wal_autocheckpoint(CHECKPOINT_PAGES)
         # Plans do not depend on the values that are bound: otherwise a statement is compiled anew for other values, and
         # that takes longer than most of ours run.
         connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
@@ -79,20 +81,14 @@ def connect(path: str, *, synchronous: str = "FULL", read_only: bool = False) ->
     return connection
 
 
-def _take_time(connection: apsw.Connection) -> None:
-    connection.set_busy_timeout(int(BUSY_SECONDS * 1000))
-    connection.wal_autocheckpoint(CHECKPOINT_PAGES)
-
-
 @contextmanager
 def hurried(connection: apsw.Connection) -> Iterator[None]:
-    """Wait for no other process, and leave the write-ahead log as long as it is."""
+    """Wait for no other process."""
     try:
         connection.set_busy_timeout(0)
-        connection.wal_autocheckpoint(0)
         yield
     finally:
-        _take_time(connection)
+        connection.set_busy_timeout(_PATIENCE)
 
 
 def _create_private(path: str) -> None:

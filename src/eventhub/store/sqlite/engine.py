@@ -14,6 +14,7 @@ from eventhub.store.batching import Answer
 from eventhub.store.columns import routes_in
 from eventhub.store.routes import KnownRoutes
 from eventhub.store.sqlite import settling
+from eventhub.store.sqlite.checkpoints import Checkpoints
 from eventhub.store.sqlite.claiming import claim_chosen, claim_one_by_one
 from eventhub.store.sqlite.connection import check_library, clock, connect, migrate, translated
 from eventhub.store.sqlite.delivering import SqliteDelivering
@@ -47,6 +48,7 @@ class SqliteStore(
         super().__init__(path)
         self._path = path
         self._synchronous = synchronous
+        self._checkpoints = Checkpoints(path, synchronous)
         self._routes: dict[Route, int] = {}
         self._known = KnownRoutes()
         self._writer: ConnectionThread
@@ -57,7 +59,7 @@ class SqliteStore(
 
     async def _open(self) -> None:
         check_library()
-        self._writer = ConnectionThread(self._path, self._connect_writer, writes=True)
+        self._writer = ConnectionThread(self._path, self._connect_writer, writes=True, between=self._checkpoints.tend)
         await self._writer.start()
         self._reader = self._writer
         if self._path != ":memory:":
@@ -72,6 +74,7 @@ class SqliteStore(
     def _connect_writer(self) -> apsw.Connection:
         connection = connect(self._path, synchronous=self._synchronous)
         migrate(connection, self._path)
+        self._checkpoints.watch(connection)
         return connection
 
     async def _close(self) -> None:
@@ -81,6 +84,7 @@ class SqliteStore(
         if self._reader is not self._writer:
             await self._reader.stop()
         await self._writer.stop()
+        await asyncio.to_thread(self._checkpoints.stop)
 
     async def _write(self, work: Callable[..., R], *args: Any, now: datetime | None = None, brief: bool = False) -> R:
         """Run ``work(connection, *args, now)`` in the next commit; the time is taken when it runs."""

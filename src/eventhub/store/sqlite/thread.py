@@ -32,7 +32,7 @@ QUICK_SECONDS = 0.001
 REMEMBERED = 8
 """How many brief jobs it is about that are meant by "of late"."""
 MOST_IN_PLACE = 100
-"""In a row; the next one goes to the thread, which also moves the write-ahead log into the file when it is long."""
+"""In a row; the next one goes to the thread, which also sees to the length of the write-ahead log."""
 
 
 class _Asked(NamedTuple):
@@ -43,11 +43,22 @@ class _Asked(NamedTuple):
 
 
 class ConnectionThread:
-    """Runs jobs on a connection of its own; with ``writes`` every batch of jobs is one transaction."""
+    """Runs jobs on a connection of its own; with ``writes`` every batch of jobs is one transaction.
 
-    def __init__(self, path: str, opened: Callable[[], apsw.Connection], *, writes: bool) -> None:
+    ``between`` is done with the connection after each batch of jobs, when their answers are on the way.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        opened: Callable[[], apsw.Connection],
+        *,
+        writes: bool,
+        between: Callable[[apsw.Connection], None] | None = None,
+    ) -> None:
         self._path = path
         self._opened = opened
+        self._between = between
         self._begin = "BEGIN IMMEDIATE" if writes else "BEGIN"
         self._jobs: queue.SimpleQueue[_Asked | None] = queue.SimpleQueue()
         self._turn = threading.Lock()
@@ -126,6 +137,9 @@ class ConnectionThread:
                     self._took(perf_counter() - began)
                 self._in_place = 0
                 self._deliver(asked, results)
+                if self._between is not None:
+                    with self._turn:
+                        self._between(connection)
         with self._turn:
             connection.close()
 

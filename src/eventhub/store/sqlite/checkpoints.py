@@ -1,0 +1,78 @@
+"""Moving the write-ahead log into the file beside the writer, which goes on meanwhile.
+
+SQLite would do it within a commit that finds the log long, and whoever writes would wait for it: a sixth of the time of
+a bulk load, or more. But the log begins anew only at a moment when all of it is moved, and that never comes while
+somebody writes all the time. So most of it is moved by a thread of its own, and the little that was written meanwhile
+by the writer, between two commits. A writer that is quicker than the disk is held up in the end: the log has bounds.
+"""
+
+from __future__ import annotations
+
+import threading
+from contextlib import closing, suppress
+from typing import Final
+
+import apsw
+
+from eventhub.errors import StoreError
+from eventhub.store.sqlite.connection import CHECKPOINT_PAGES, connect
+
+__all__ = ["Checkpoints"]
+
+MOST_PAGES: Final = 4 * CHECKPOINT_PAGES
+"""A log of this length holds the writer up."""
+FEW_PAGES: Final = CHECKPOINT_PAGES // 8
+"""So many are moved by the writer itself."""
+MOST_PASSES: Final = 4
+
+
+class Checkpoints:
+    """Keeps the write-ahead log of one writer short."""
+
+    def __init__(self, path: str, synchronous: str) -> None:
+        self._path = path
+        self._synchronous = synchronous
+        self._pages = 0
+        self._due = CHECKPOINT_PAGES
+        self._mover: threading.Thread | None = None
+
+    def watch(self, connection: apsw.Connection) -> None:
+        """Note the length of the log after each commit of a connection, in place of moving it there."""
+
+        def committed(_: apsw.Connection, __: str, pages: int) -> int:
+            if pages < self._pages:  # the log has begun anew
+                self._due = CHECKPOINT_PAGES
+            self._pages = pages
+            return apsw.SQLITE_OK
+
+        connection.set_wal_hook(committed)
+
+    def tend(self, connection: apsw.Connection) -> None:
+        """Between two commits of the writer: have the log moved when it is long, and move the rest of it."""
+        if self._pages < self._due:
+            return
+        mover = self._mover
+        if mover is None and self._pages < MOST_PAGES:
+            self._mover = threading.Thread(target=self._move, name="eventhub-checkpoint", daemon=True)
+            self._mover.start()
+        elif mover is None or not mover.is_alive() or self._pages >= MOST_PAGES:
+            self.stop()
+            with suppress(apsw.Error):  # as SQLite itself: what was not moved now is moved later
+                connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+            # When a reader is in the way, the log goes on; then it is tried again some pages later.
+            self._due = self._pages + FEW_PAGES
+
+    def stop(self) -> None:
+        """Wait for what is going on."""
+        if self._mover is not None:
+            self._mover.join()
+            self._mover = None
+
+    def _move(self) -> None:
+        moved = 0
+        with suppress(apsw.Error, StoreError), closing(connect(self._path, synchronous=self._synchronous)) as own:
+            for _ in range(MOST_PASSES):
+                _, upto = own.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+                if upto - moved <= FEW_PAGES:
+                    break
+                moved = upto
