@@ -163,6 +163,38 @@ async def test_a_file_that_cannot_be_opened_again_is_moved_by_the_writer(
     def refuse(*_: object, **__: object) -> apsw.Connection:
         raise apsw.CantOpenError("too many open files")
 
-    monkeypatch.setattr(checkpoints, "connect", refuse)
+    monkeypatch.setattr(checkpoints, "reopen", refuse)
     await publish_much(store, 60)
     assert length(sqlite_path) <= LONGEST + PAGES_OF_BATCH
+
+
+async def test_where_no_thread_can_be_started_the_writer_does_it_alone(
+    store: SqliteStore, sqlite_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        written = await publish_much(store, 60)
+    assert length(sqlite_path) <= LONG + 2 * PAGES_OF_BATCH
+    await store.close()
+    assert stored(sqlite_path) == written + 1
+
+
+async def test_it_stays_with_its_file_wherever_the_process_goes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, movers: list[str]
+) -> None:
+    here, there = tmp_path / "here", tmp_path / "there"
+    for directory in (here, there):
+        directory.mkdir()
+    monkeypatch.setattr(checkpoints, "CHECKPOINT_PAGES", LONG)
+    monkeypatch.chdir(here)
+    async with open_store("app.db") as store:
+        assert isinstance(store, SqliteStore)
+        await publish_one(store, now=None)
+        monkeypatch.chdir(there)
+        written = await publish_much(store, 20)
+    assert movers
+    assert files(there / "app.db") == []
+    assert stored(here / "app.db") == written + 1

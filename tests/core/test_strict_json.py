@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 import msgspec
+import orjson
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -124,8 +125,20 @@ def test_many_plain_payloads_are_done_together_and_only_a_doubtful_one_is_left_t
         None,
         *map(dump, plain[2:4]),
     ]
-    for bad in (math.nan, 2**64, "\x00", object(), {1: 2}, cycle(), "\ud800", nested(5000, lambda inner: [inner])):
+    fragment = orjson.Fragment(b"1\n2")
+    for bad in (
+        math.nan,
+        2**64,
+        "\x00",
+        object(),
+        {1: 2},
+        cycle(),
+        "\ud800",
+        nested(5000, lambda inner: [inner]),
+        fragment,
+    ):
         assert dump_many([bad]) == [None]
+        assert dump_many([None, bad]) == [None, None]
     assert dump_many([]) == []
 
 
@@ -177,6 +190,8 @@ def cycle() -> list[Any]:
         ([1, [2, {"x": range(3)}]], r"payload\[1\]\[1\]\.x is a range"),
         (msgspec.UNSET, r"is a UnsetType"),
         (complex(1, 2), r"is a complex"),
+        ({"a": orjson.Fragment(b"1")}, r"payload\.a is a Fragment"),
+        (orjson.Fragment(b"NaN"), r"payload is a Fragment"),
     ],
 )
 def test_what_json_cannot_say_is_refused_with_the_place_and_the_remedy(value: Any, why: str) -> None:

@@ -14,8 +14,7 @@ from typing import Final
 
 import apsw
 
-from eventhub.errors import StoreError
-from eventhub.store.sqlite.connection import CHECKPOINT_PAGES, connect
+from eventhub.store.sqlite.connection import CHECKPOINT_PAGES, reopen
 
 __all__ = ["Checkpoints"]
 
@@ -52,15 +51,13 @@ class Checkpoints:
         if self._pages < self._due:
             return
         mover = self._mover
-        if mover is None and self._pages < MOST_PAGES:
-            self._mover = threading.Thread(target=self._move, name="eventhub-checkpoint", daemon=True)
-            self._mover.start()
-        elif mover is None or not mover.is_alive() or self._pages >= MOST_PAGES:
-            self.stop()
-            with suppress(apsw.Error):  # as SQLite itself: what was not moved now is moved later
-                connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
-            # When a reader is in the way, the log goes on; then it is tried again some pages later.
-            self._due = self._pages + FEW_PAGES
+        if mover is not None and mover.is_alive() and self._pages < MOST_PAGES:
+            return
+        if mover is None and self._pages < MOST_PAGES and self._begin():
+            return
+        self.stop()
+        _move_now(connection)
+        self._due = self._pages + FEW_PAGES  # it goes on if a reader was in the way
 
     def stop(self) -> None:
         """Wait for what is going on."""
@@ -68,11 +65,29 @@ class Checkpoints:
             self._mover.join()
             self._mover = None
 
+    def _begin(self) -> bool:
+        mover = threading.Thread(target=self._move, name="eventhub-checkpoint", daemon=True)
+        try:
+            mover.start()
+        except RuntimeError:  # there are too many threads, or the interpreter is about to end
+            return False
+        self._mover = mover
+        return True
+
     def _move(self) -> None:
         moved = 0
-        with suppress(apsw.Error, StoreError), closing(connect(self._path, synchronous=self._synchronous)) as own:
+        with suppress(apsw.Error), closing(reopen(self._path, synchronous=self._synchronous)) as own:
             for _ in range(MOST_PASSES):
-                _, upto = own.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+                upto = _move_now(own)
                 if upto - moved <= FEW_PAGES:
                     break
                 moved = upto
+
+
+def _move_now(connection: apsw.Connection) -> int:
+    """Move what can be moved; returns how many pages of the log are in the file."""
+    try:
+        _, moved = connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
+    except apsw.Error:  # as SQLite itself takes it: what cannot be moved now is moved later
+        return 0
+    return moved

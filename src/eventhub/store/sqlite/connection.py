@@ -18,7 +18,7 @@ from eventhub.store.rows import micros
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["BUSY_SECONDS", "check_library", "clock", "connect", "hurried", "migrate", "translated"]
+__all__ = ["BUSY_SECONDS", "check_library", "clock", "connect", "hurried", "migrate", "reopen", "translated"]
 
 BUSY_SECONDS = 10.0
 _PATIENCE = int(BUSY_SECONDS * 1000)
@@ -78,6 +78,14 @@ def connect(path: str, *, synchronous: str = "FULL", read_only: bool = False) ->
         connection.execute("PRAGMA temp_store = MEMORY")
         if read_only:
             connection.execute("PRAGMA query_only = ON")
+    return connection
+
+
+def reopen(path: str, *, synchronous: str) -> apsw.Connection:
+    """Another connection to a file that is in use: it is neither made nor changed."""
+    connection = apsw.Connection(path, flags=apsw.SQLITE_OPEN_READWRITE)
+    connection.set_busy_timeout(_PATIENCE)
+    connection.execute(f"PRAGMA synchronous = {synchronous}")
     return connection
 
 

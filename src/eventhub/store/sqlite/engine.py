@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import os
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
@@ -47,8 +48,10 @@ class SqliteStore(
     def __init__(self, path: str, *, synchronous: str = "FULL") -> None:
         super().__init__(path)
         self._path = path
+        self._file = path if path == ":memory:" else os.path.abspath(path)  # noqa: PTH100 - without asking the disk
+        """Wherever the process goes to: connections are made later, too."""
         self._synchronous = synchronous
-        self._checkpoints = Checkpoints(path, synchronous)
+        self._checkpoints = Checkpoints(self._file, synchronous)
         self._routes: dict[Route, int] = {}
         self._known = KnownRoutes()
         self._writer: ConnectionThread
@@ -63,7 +66,7 @@ class SqliteStore(
         await self._writer.start()
         self._reader = self._writer
         if self._path != ":memory:":
-            opened = functools.partial(connect, self._path, read_only=True)
+            opened = functools.partial(connect, self._file, read_only=True)
             self._reader = ConnectionThread(self._path, opened, writes=False)
             try:
                 await self._reader.start()
@@ -72,7 +75,7 @@ class SqliteStore(
                 raise
 
     def _connect_writer(self) -> apsw.Connection:
-        connection = connect(self._path, synchronous=self._synchronous)
+        connection = connect(self._file, synchronous=self._synchronous)
         migrate(connection, self._path)
         self._checkpoints.watch(connection)
         return connection
@@ -83,8 +86,10 @@ class SqliteStore(
             await asyncio.gather(self._watcher, return_exceptions=True)
         if self._reader is not self._writer:
             await self._reader.stop()
-        await self._writer.stop()
-        await asyncio.to_thread(self._checkpoints.stop)
+        try:
+            await self._writer.stop()
+        finally:
+            await asyncio.to_thread(self._checkpoints.stop)
 
     async def _write(self, work: Callable[..., R], *args: Any, now: datetime | None = None, brief: bool = False) -> R:
         """Run ``work(connection, *args, now)`` in the next commit; the time is taken when it runs."""
@@ -187,7 +192,7 @@ class SqliteStore(
 
     async def _watch(self) -> None:
         """Wake everyone when the file was written by another process; a look costs microseconds."""
-        connection = connect(self._path, read_only=True)
+        connection = connect(self._file, read_only=True)
         try:
             seen = connection.pragma("data_version")
             self.wakeups.wake()  # whatever was written while nobody watched

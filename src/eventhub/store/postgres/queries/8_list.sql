@@ -25,9 +25,9 @@ ORDER BY s.id DESC;
 -- name: events_of_kinds
 -- The newest of each type on each route, merged by id: of the type that is asked for, or of those that a route has, from
 -- one to the next. None is followed below the floor ($7), which who asks lowers until the page is full: so a type of which
--- nothing fits is not walked to its end. Whole rows are compared, where e.route = w.route would do: so only the index by
--- kind gives the order (by the primary key a rare kind would be looked for among all events), and no statistics, however
--- old, make the planner believe that there is so little to read that it may as well be sorted.
+-- nothing fits is not walked to its end. Only the index by kind has ids with NULLS LAST from the newest on: by the primary
+-- key, which the planner would take for a common kind, a rare one would be looked for among all events. And OFFSET 0 keeps
+-- the planner from knowing how few ids lie between the two bounds, or it would look through all of them for each kind.
 WITH RECURSIVE kinds (route, type) AS (
   SELECT w.route, coalesce($6::text, (SELECT CASE e.route WHEN w.route THEN e.type END FROM eventhub.events e
                                       WHERE e.route >= w.route ORDER BY e.route, e.type LIMIT 1))
@@ -37,10 +37,10 @@ WITH RECURSIVE kinds (route, type) AS (
                    WHERE (e.route, e.type) > (k.route, k.type) ORDER BY e.route, e.type LIMIT 1)
   FROM kinds k WHERE $6::text IS NULL AND k.type IS NOT NULL)
 SELECT s.* FROM (
-  SELECT c.id FROM kinds k
+  SELECT c.id FROM (SELECT route, type, $7::bigint AS floor, $1::bigint AS before FROM kinds OFFSET 0) k
   CROSS JOIN LATERAL (
     SELECT e.id FROM eventhub.events e
-    WHERE (e.route, e.type, e.id) >= (k.route, k.type, $7) AND (e.route, e.type, e.id) < (k.route, k.type, $1)
+    WHERE e.route = k.route AND e.type = k.type AND e.id >= k.floor AND e.id < k.before
       AND (NOT $4::boolean OR (
         coalesce((SELECT false FROM eventhub.deliveries d WHERE d.id = e.id), true)
         AND coalesce((SELECT false FROM eventhub.dead_letters l
@@ -48,7 +48,7 @@ SELECT s.* FROM (
         AND coalesce((SELECT false FROM eventhub.deliveries m
                       WHERE m.event_id = e.id AND m.subscriber IS NOT NULL LIMIT 1), true)
         AND coalesce((SELECT false FROM eventhub.fanout f WHERE f.event_id = e.id), true)))
-    ORDER BY e.route DESC, e.type DESC, e.id DESC LIMIT $2::bigint + $3::bigint) c
+    ORDER BY e.id DESC NULLS LAST LIMIT $2::bigint + $3::bigint) c
   ORDER BY c.id DESC LIMIT $2 OFFSET $3) f
 CROSS JOIN LATERAL (SELECT * FROM eventhub.event_states v WHERE v.id = f.id OFFSET 0) s
 ORDER BY s.id DESC;
@@ -96,8 +96,8 @@ walk (route, type, below, hit, found) AS (
   FROM walk w
   CROSS JOIN LATERAL eventhub.broadcast_below(w.below) AS o(id)
   CROSS JOIN LATERAL (SELECT e.id FROM eventhub.events e
-                      WHERE (e.route, e.type) >= (w.route, w.type) AND (e.route, e.type, e.id) <= (w.route, w.type, o.id)
-                      ORDER BY e.route DESC, e.type DESC, e.id DESC LIMIT 1) e
+                      WHERE e.route = w.route AND e.type = w.type AND e.id <= o.id
+                      ORDER BY e.id DESC NULLS LAST LIMIT 1) e
   CROSS JOIN LATERAL (SELECT e.id = o.id AND (SELECT s.status = 'PENDING' FROM eventhub.event_statuses s
                                               WHERE s.id = o.id) AS pending OFFSET 0) p
   WHERE w.found < $2::bigint + $3::bigint),
@@ -134,8 +134,8 @@ WITH RECURSIVE walk (kind, route, below, hit, found) AS (
                    ORDER BY d.event_id DESC LIMIT 1)
       ELSE (SELECT b.id FROM eventhub.broadcast_below(w.below) AS b(id)) END AS id OFFSET 0) o
   CROSS JOIN LATERAL (SELECT e.id FROM eventhub.events e
-                      WHERE (e.route, e.type) >= (w.route, $5) AND (e.route, e.type, e.id) <= (w.route, $5, o.id)
-                      ORDER BY e.route DESC, e.type DESC, e.id DESC LIMIT 1) e
+                      WHERE e.route = w.route AND e.type = $5 AND e.id <= o.id
+                      ORDER BY e.id DESC NULLS LAST LIMIT 1) e
   CROSS JOIN LATERAL (
     SELECT e.id = o.id AND CASE w.kind
       WHEN 9 THEN (SELECT s.status = 'PENDING' FROM eventhub.event_statuses s WHERE s.id = o.id)
