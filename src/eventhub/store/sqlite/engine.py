@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import os
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any, TypeVar
 
 import apsw
@@ -48,10 +48,10 @@ class SqliteStore(
     def __init__(self, path: str, *, synchronous: str = "FULL") -> None:
         super().__init__(path)
         self._path = path
-        self._file = path if path == ":memory:" else os.path.abspath(path)  # noqa: PTH100 - without asking the disk
-        """Wherever the process goes to: connections are made later, too."""
+        self._file: str
+        """The path that it was opened by, wherever the process goes to: connections are made later, too."""
         self._synchronous = synchronous
-        self._checkpoints = Checkpoints(self._file, synchronous)
+        self._checkpoints: Checkpoints
         self._routes: dict[Route, int] = {}
         self._known = KnownRoutes()
         self._writer: ConnectionThread
@@ -62,6 +62,8 @@ class SqliteStore(
 
     async def _open(self) -> None:
         check_library()
+        self._file = _absolute(self._path)
+        self._checkpoints = Checkpoints(self._file, self._synchronous)
         self._writer = ConnectionThread(self._path, self._connect_writer, writes=True, between=self._checkpoints.tend)
         await self._writer.start()
         self._reader = self._writer
@@ -75,7 +77,7 @@ class SqliteStore(
                 raise
 
     def _connect_writer(self) -> apsw.Connection:
-        connection = connect(self._file, synchronous=self._synchronous)
+        connection = connect(self._path, synchronous=self._synchronous)
         migrate(connection, self._path)
         self._checkpoints.watch(connection)
         return connection
@@ -204,6 +206,10 @@ class SqliteStore(
                     self.wakeups.wake()
         finally:
             connection.close()
+
+
+def _absolute(path: str) -> str:
+    return path if path == ":memory:" else str(Path(path).absolute())
 
 
 def _is_brief(calls: list[Sequence[NewEvent]]) -> bool:
