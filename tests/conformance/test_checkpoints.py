@@ -13,6 +13,7 @@ from eventhub.store.sqlite import SqliteStore, checkpoints, thread
 from eventhub.store.sqlite.checkpoints import Checkpoints
 from tests.bus.support import until
 from tests.conformance.support import new, publish_one
+from tests.conformance.test_in_place import Places
 
 PAGE = 4096 + 24
 LONG, LONGEST, FEW = 200, 800, 25
@@ -84,8 +85,10 @@ async def test_also_when_it_writes_in_place(
     store: SqliteStore, sqlite_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(thread, "QUICK_SECONDS", 60.0)
+    places = Places(store)
     for _ in range(1000):
         await publish_one(store, payload="x" * 16_000, now=None)
+    assert places.seen.count("place") > 900
     assert length(sqlite_path) <= LONGEST + thread.MOST_IN_PLACE * 20
 
 
@@ -138,18 +141,10 @@ async def test_another_process_that_moves_it_is_no_trouble(store: SqliteStore, s
 
 
 async def test_who_closes_meanwhile_leaves_one_whole_file(
-    store: SqliteStore, sqlite_path: Path, monkeypatch: pytest.MonkeyPatch
+    store: SqliteStore, sqlite_path: Path, movers: list[str]
 ) -> None:
-    begun = threading.Event()
-    move = Checkpoints._move
-
-    def noted(self: Checkpoints) -> None:
-        begun.set()
-        move(self)
-
-    monkeypatch.setattr(Checkpoints, "_move", noted)
     written = 0
-    while not begun.is_set():
+    while not movers:
         written += await publish_much(store, 1)
     await store.close()
     assert [found.name for found in files(sqlite_path)] == [sqlite_path.name]

@@ -42,7 +42,6 @@ MAX_DEPTH: Final = 64
 _INT_MIN: Final = -(2**63)
 _INT_MAX: Final = 2**64 - 1
 
-
 _NOT_OPENERS: Final = bytes(set(range(256)) - set(b"[{\n"))
 _NO_HINTS: Final = bytes(set(range(256)) - set(b"[{ul\n"))
 _LONGEST_PATH: Final = 200  # characters of it in an error
@@ -86,10 +85,10 @@ def _texts(payloads: Sequence[Any]) -> Sequence[str | None]:
             return doubtful
     except Exception:  # noqa: BLE001 - one of them is to blame, and ``dump`` says which
         return doubtful
-    texts = lines.decode().split("\n")
-    texts.pop()
     if _may_hold_nul(lines):
         return doubtful
+    texts = lines.decode().split("\n")
+    texts.pop()
     if len(lines) <= MAX_BYTES and len(max(hints.split(b"\n"), key=len)) <= MAX_DEPTH:
         return texts
     openers = lines.translate(None, _NOT_OPENERS).split(b"\n")

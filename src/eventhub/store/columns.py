@@ -73,7 +73,7 @@ class PlainEvents(Sequence[NewEvent]):
     def check_some(self) -> None:
         """Check the next few."""
         texts = next(self._coming, ())
-        if not texts or not all(texts):
+        if not texts or None in texts:
             self._coming = iter(())  # whoever asks again hears the same
             raise Doubtful
         self._checked += cast("Sequence[str]", texts)
