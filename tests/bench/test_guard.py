@@ -44,9 +44,9 @@ async def test_work_that_is_done_twice_is_noticed(monkeypatch, server, engine):
         return await publish_many(self, events)
 
     async with throughout(engine, server) as databases:
-        before = await measure(databases, "publish-batch", pairs=3)
+        before = await measure(databases, "publish-batch", pairs=9)
         monkeypatch.setattr(EventQueue, "publish_many", twice)
-        after = await measure(databases, "publish-batch", pairs=3)
+        after = await measure(databases, "publish-batch", pairs=9)
     assert not held(after, before)
 
 
