@@ -17,7 +17,7 @@ FEW = 5
 LEASE = timedelta(minutes=1)
 OUTCOMES: list[Outcome] = [Complete(1), Retry("again", timedelta(0)), Release(), Bury("never")]
 HOT = (
-    *("insert_plain", "lay_out", "fill_in", "insert_events", "lock_lanes", "taken_lanes", "take_keys"),
+    *("insert_plain", "insert_one", "lay_out", "fill_in", "insert_events", "lock_lanes", "taken_lanes", "take_keys"),
     *("claim_route", "claim_routes", "extend", "hold_lanes", "hold_deliveries"),
     *("complete", "fail", "release", "bury", "advance", "drop_lanes", "tend"),
 )
@@ -39,6 +39,7 @@ async def plans(postgres_url: str) -> dict[str, tuple[int, int]]:
             await store.publish(composer.many([tagged, {**plain, "idempotency_key": f"key {turn}"}]))
             await _take_and_settle(store, Complete(1))
             await store.tend()
+            await store.publish(composer.many([plain, plain]))
         for _ in range(TIMES):
             store._way = 0.0  # a busy machine makes a server look far
             await store.publish(composer.together([plain] * LARGE))

@@ -50,24 +50,29 @@ class RawPostgres(Raw):
         return self._connections[:count]
 
     async def publish(self, count: int, *, batch: int, connections: int) -> float:
+        store = self._store_one if batch == 1 else self._store
         payloads = [PAYLOAD_TEXT] * batch
         batches = iter(range(0, count, batch))
 
         async def publisher(connection: Any) -> None:
             for _ in batches:
-                await self._store(connection, payloads)
+                await store(connection, payloads)
 
         pool = await self._open_connections(connections)
         for connection in pool:
-            await self._store(connection, payloads[:1])
+            await store(connection, payloads[:1])
         started = perf_counter()
         await asyncio.gather(*(publisher(connection) for connection in pool))
         return perf_counter() - started
 
-    async def _store(self, connection: Any, payloads: list[str], *, tell: bool = False) -> None:
-        """Event, delivery and log row of each, in one statement and one commit, which may tell those who listen."""
-        told = [QUEUE] if tell else None
-        await connection.fetch(STORE.insert_plain, [self._route], [TYPE], "\n".join(payloads), None, None, told)
+    async def _store(self, connection: Any, payloads: list[str]) -> None:
+        """Event, delivery and log row of each, in one statement and one commit."""
+        await connection.fetch(STORE.insert_plain, [self._route], [TYPE], "\n".join(payloads), None, None, None)
+
+    async def _store_one(self, connection: Any, payloads: list[str], *, tell: bool = False) -> None:
+        """The same for one event, of which those who listen may be told with the commit."""
+        told = QUEUE if tell else None
+        await connection.fetch(STORE.insert_one, self._route, TYPE, payloads[0], None, None, told)
 
     async def drain(self, count: int, *, batch: int, seconds: float | None = None) -> tuple[int, float]:
         done = claimed = 0
@@ -108,7 +113,7 @@ class RawPostgres(Raw):
             heard.set()
 
         await listener.add_listener(CHANNEL, hear)
-        await self._store(publisher, [PAYLOAD_TEXT], tell=notified)
+        await self._store_one(publisher, [PAYLOAD_TEXT], tell=notified)
         committed = perf_counter()
         if notified:
             await heard.wait()

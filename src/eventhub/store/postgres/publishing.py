@@ -46,11 +46,13 @@ async def publish_plain(
     """
     events = calls[0] if len(calls) == 1 else [event for call in calls for event in call]
     published: Sequence[Published]
-    if all(details == _NO_DETAILS for details in map(_DETAILS, kinds_in(events))):
-        published = await _insert_plain(connection, events, routes, now, tell)
-    else:
+    if any(details != _NO_DETAILS for details in map(_DETAILS, kinds_in(events))):
         unnumbered: list[tuple[int | None, NewEvent]] = [(None, event) for event in events]
         published = await _insert(connection, unnumbered, routes, set(), now)
+    elif len(events) == 1:
+        published = [await _insert_one(connection, events[0], routes, now, tell)]
+    else:
+        published = await _insert_plain(connection, events, routes, now, tell)
     return shared_out(published, calls)
 
 
@@ -169,6 +171,21 @@ async def _insert_plain(
     if type(events) is PlainEvents:
         return PublishedTogether(numbers, at, told=carried)
     return [Published(number, at, False, False, carried) for number in numbers]
+
+
+async def _insert_one(
+    connection: Any,
+    event: NewEvent,
+    routes: dict[Route, int],
+    now: datetime | None,
+    tell: Callable[[Iterable[str]], list[str] | None],
+) -> Published:
+    told = tell((event.route.queue,))
+    queue = event.route.queue if told else None
+    ((number, at, _),) = await connection.fetch(
+        SQL.insert_one, routes[event.route], event.type, event.payload, event.max_attempts, now, queue
+    )
+    return Published(number, at, told=told is not None)
 
 
 async def publish_arriving(

@@ -128,6 +128,22 @@ logged AS (
   SELECT id, id, 'PUBLISHED', coalesce($5, now()), (SELECT pg_current_xact_id()::text::bigint) FROM input)
 SELECT coalesce($5, now()), array_agg(id), (SELECT count(pg_notify('eventhub', q)) FROM unnest($6::text[]) AS q) FROM input;
 
+-- name: insert_one
+-- As insert_plain, for a single event: without arrays and what is made of them it takes a tenth less until it is
+-- committed. The queue in $6 hears of it.
+WITH stored AS (
+  INSERT INTO eventhub.events (id, route, type, payload, created_at, xid)
+  SELECT nextval('eventhub.ids'), $1, $2, $3::text::json, coalesce($5, now()), pg_current_xact_id()::text::bigint
+  WHERE pg_current_xact_id() IS NOT NULL -- first, as in take_ids
+  RETURNING id, created_at, xid),
+placed AS (
+  INSERT INTO eventhub.deliveries (id, event_id, route, state, fence, attempts, failures, max_attempts)
+  SELECT id, id, $1, 0, 0, 0, 0, $4 FROM stored),
+logged AS (
+  INSERT INTO eventhub.event_log (event_id, delivery_id, action, created_at, xid)
+  SELECT id, id, 'PUBLISHED', created_at, xid FROM stored)
+SELECT id, created_at, CASE WHEN $6::text IS NOT NULL THEN pg_notify('eventhub', $6) END FROM stored;
+
 -- name: lay_out
 -- As insert_plain, for events of one type on one route whose payloads are still on their way: all that can be said without
 -- them. The ids are told twice: for the caller, and as the text that fill_in takes.
