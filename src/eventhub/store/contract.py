@@ -64,9 +64,9 @@ class Store(Reading, Watching, Operating, Delivering, Messaging, Ledger, Pruning
         self._opening = asyncio.Lock()
         self._is_open = False
         self._is_closed = False
-        self._publishing = Batcher(self._publish_calls, limit=batch, lanes=lanes, in_place=True)
+        self._publishing = Batcher(self._publish_all, limit=batch, lanes=lanes, in_place=True)
         # Keys may have to wait for somebody's transaction: those who use none do not wait along.
-        self._publishing_keyed = Batcher(self._publish_calls, limit=batch, lanes=lanes)
+        self._publishing_keyed = Batcher(self._publish_all, limit=batch, lanes=lanes)
         self._settling = Batcher(self._settle_calls, limit=batch, lanes=lanes)
         self._claiming = Batcher(self._claim_calls, limit=batch // SMALL, lanes=lanes)
         self._portions = Portions()
@@ -136,7 +136,8 @@ class Store(Reading, Watching, Operating, Delivering, Messaging, Ledger, Pruning
 
         With ``connection`` they join the caller's own transaction, and nothing is promised before its commit.
         """
-        await self.open()
+        if not self._is_open:
+            await self.open()
         if not events:
             return []
         at_once = connection is None and (now is not None or self._publishing.is_free)
@@ -160,9 +161,6 @@ class Store(Reading, Watching, Operating, Delivering, Messaging, Ledger, Pruning
         if any(event.broadcast for event in kinds):
             self._announce(FANOUT)
         return published
-
-    async def _publish_calls(self, calls: list[Sequence[NewEvent]]) -> list[Answer[Published]]:
-        return await self._publish_all(calls, None)
 
     # ---------------------------------------------------------------- claim
 
@@ -350,7 +348,9 @@ class Store(Reading, Watching, Operating, Delivering, Messaging, Ledger, Pruning
     @abstractmethod
     async def _close(self) -> None: ...
     @abstractmethod
-    async def _publish_all(self, calls: list[Sequence[NewEvent]], now: datetime | None) -> list[Answer[Published]]: ...
+    async def _publish_all(
+        self, calls: list[Sequence[NewEvent]], now: datetime | None = None
+    ) -> list[Answer[Published]]: ...
     @abstractmethod
     async def _publish_within(
         self, connection: Any, events: Sequence[NewEvent], now: datetime | None

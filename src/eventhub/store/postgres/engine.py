@@ -133,7 +133,9 @@ class PostgresStore(
 
     # -------------------------------------------------------------- publish
 
-    async def _publish_all(self, calls: list[Sequence[NewEvent]], now: datetime | None) -> list[Answer[Published]]:
+    async def _publish_all(
+        self, calls: list[Sequence[NewEvent]], now: datetime | None = None
+    ) -> list[Answer[Published]]:
         await self._learn_routes(routes_in(calls))
         if is_unchecked(calls):
             if self._way < NEAR:

@@ -18,9 +18,9 @@ from eventhub.store.sqlite.connection import CHECKPOINT_PAGES, reopen
 
 __all__ = ["Checkpoints"]
 
-MOST_PAGES: Final = 4 * CHECKPOINT_PAGES
+MOST_PAGES: Final = 16 * CHECKPOINT_PAGES
 """A log of this length holds the writer up."""
-FEW_PAGES: Final = CHECKPOINT_PAGES // 8
+FEW_PAGES: Final = CHECKPOINT_PAGES // 4
 """So many are moved by the writer itself."""
 MOST_PASSES: Final = 4
 

@@ -22,8 +22,9 @@ __all__ = ["BUSY_SECONDS", "check_library", "clock", "connect", "hurried", "migr
 
 BUSY_SECONDS = 10.0
 _PATIENCE = int(BUSY_SECONDS * 1000)
-CHECKPOINT_PAGES = 4000
-"""So long may the write-ahead log be before it is moved into the file."""
+CHECKPOINT_PAGES = 1000
+"""So long may the write-ahead log be before it is moved into the file. The first time it is written a commit also waits
+for the file system to note how long it has become; the sooner it begins anew, the sooner it goes into places it has."""
 PACKAGE = "eventhub.store.sqlite"
 FIND_META = "SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'eventhub_meta')"
 GET_VERSION = "SELECT value FROM eventhub_meta WHERE key = 'schema_version'"

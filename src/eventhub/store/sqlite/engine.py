@@ -107,7 +107,9 @@ class SqliteStore(
 
     # ------------------------------------------------- publish, claim, settle
 
-    async def _publish_all(self, calls: list[Sequence[NewEvent]], now: datetime | None) -> list[Answer[Published]]:
+    async def _publish_all(
+        self, calls: list[Sequence[NewEvent]], now: datetime | None = None
+    ) -> list[Answer[Published]]:
         await self._learn_routes(routes_in(calls))
         return await self._write(self._publish_job, calls, now=now, brief=_is_brief(calls))
 
