@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from itertools import accumulate
+from operator import attrgetter
 from typing import Final, TypeGuard, cast, final, overload
 
 import msgspec
@@ -23,8 +24,10 @@ __all__ = [
     "Doubtful",
     "PlainEvents",
     "PublishedTogether",
+    "bare_one",
     "check",
     "ids_of",
+    "is_bare",
     "is_large",
     "is_unchecked",
     "kinds_in",
@@ -34,6 +37,13 @@ __all__ = [
 
 LARGE: Final = 500
 """Events of a batch whose payloads take so long to check that something else is done meanwhile."""
+
+
+_DETAILS: Final = attrgetter(
+    *("metadata", "tags", "title", "description", "ordering_key", "idempotency_key"),
+    *("delay", "deliver_at", "worker", "targets", "work", "completed", "broadcast"),
+)
+_NO_DETAILS: Final = (*(None,) * 10, True, False, False)
 
 
 class Doubtful(Exception):
@@ -117,6 +127,16 @@ class PublishedTogether(Sequence[Published]):
 
     def __iter__(self) -> Iterator[Published]:
         return (Published(number, self.created_at, told=self.told) for number in self.ids)
+
+
+def is_bare(event: NewEvent) -> bool:
+    """Whether it is ready for any worker and has nothing but a type and a payload."""
+    return _DETAILS(event) == _NO_DETAILS
+
+
+def bare_one(events: Sequence[NewEvent]) -> NewEvent | None:
+    """The event of a call that publishes a single one, if it is bare: most that are published alone are."""
+    return events[0] if len(events) == 1 and is_bare(events[0]) else None
 
 
 def kinds_in(events: Sequence[NewEvent]) -> Sequence[NewEvent]:

@@ -18,7 +18,7 @@ from eventhub.core.lifecycle import Release, Retry
 from eventhub.core.matching import check_queue
 from eventhub.errors import EventHubError, StoreClosed
 from eventhub.store.batching import Answer, Batcher
-from eventhub.store.columns import check, is_large, kinds_in
+from eventhub.store.columns import bare_one, check, is_large, kinds_in
 from eventhub.store.delivering import Delivering
 from eventhub.store.ledger import Ledger
 from eventhub.store.messages import FANOUT
@@ -140,6 +140,10 @@ class Store(Reading, Watching, Operating, Delivering, Messaging, Ledger, Pruning
             await self.open()
         if not events:
             return []
+        if connection is None and now is None and (one := bare_one(events)) is not None:
+            published = await self._publishing.put(events)
+            self._announce(one.route.queue, told=published[0].told)
+            return published
         at_once = connection is None and (now is not None or self._publishing.is_free)
         if not (self._checks_along and at_once and is_large(events)):
             check(events)  # who has to wait for his turn may as well do it meanwhile

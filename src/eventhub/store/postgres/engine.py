@@ -15,7 +15,7 @@ import msgspec
 from eventhub.core.lifecycle import Bury, Complete, Reason
 from eventhub.errors import StoreBusy
 from eventhub.store.batching import Answer
-from eventhub.store.columns import PlainEvents, check, is_unchecked, routes_in
+from eventhub.store.columns import PlainEvents, bare_one, check, is_unchecked, routes_in
 from eventhub.store.opening import shown
 from eventhub.store.postgres import settling
 from eventhub.store.postgres.claiming import claimed, is_enough, shared_out, without
@@ -28,7 +28,14 @@ from eventhub.store.postgres.marker_floor import MarkerFloor
 from eventhub.store.postgres.messaging import PostgresMessaging
 from eventhub.store.postgres.operating import PostgresOperating
 from eventhub.store.postgres.pruning import PostgresPruning
-from eventhub.store.postgres.publishing import SQL, is_plain, publish_arriving, publish_calls, publish_plain
+from eventhub.store.postgres.publishing import (
+    SQL,
+    is_plain,
+    publish_arriving,
+    publish_bare_one,
+    publish_calls,
+    publish_plain,
+)
 from eventhub.store.postgres.reading import PostgresReading
 from eventhub.store.postgres.signals import Signals
 from eventhub.store.postgres.watching import PostgresWatching
@@ -136,6 +143,10 @@ class PostgresStore(
     async def _publish_all(
         self, calls: list[Sequence[NewEvent]], now: datetime | None = None
     ) -> list[Answer[Published]]:
+        one = bare_one(calls[0]) if len(calls) == 1 else None
+        if one is not None and (route := self._routes.get(one.route)) is not None:
+            with translated(self.url):
+                return [[await publish_bare_one(self._lending, one, route, now, self._signals.carried)]]
         await self._learn_routes(routes_in(calls))
         if is_unchecked(calls):
             if self._way < NEAR:

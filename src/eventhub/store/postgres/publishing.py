@@ -11,13 +11,22 @@ from typing import Any, Final
 from eventhub.core.lifecycle import State
 from eventhub.errors import StoreBusy
 from eventhub.store.batching import Answer
-from eventhub.store.columns import Doubtful, PlainEvents, PublishedTogether, kinds_in, shared_out
+from eventhub.store.columns import Doubtful, PlainEvents, PublishedTogether, is_bare, kinds_in, shared_out
 from eventhub.store.idempotency import Earlier, Keys, Scope, earlier
 from eventhub.store.messages import dump_targets
 from eventhub.store.queries import load_queries
 from eventhub.store.values import NewEvent, Published, Route, lane_id
 
-__all__ = ["SQL", "column", "is_plain", "lock_lanes", "publish_arriving", "publish_calls", "publish_plain"]
+__all__ = [
+    "SQL",
+    "column",
+    "is_plain",
+    "lock_lanes",
+    "publish_arriving",
+    "publish_bare_one",
+    "publish_calls",
+    "publish_plain",
+]
 
 SQL = load_queries("eventhub.store.postgres")
 TURNS: Final = 2
@@ -33,6 +42,22 @@ def is_plain(calls: Sequence[Sequence[NewEvent]]) -> bool:
     )
 
 
+async def publish_bare_one(
+    connection: Any,
+    event: NewEvent,
+    route: int,
+    now: datetime | None,
+    tell: Callable[[Iterable[str]], list[str] | None],
+) -> Published:
+    """Store a single event that is a type and a payload."""
+    queue = event.route.queue
+    told = tell((queue,)) is not None
+    ((number, at, _),) = await connection.fetch(
+        SQL.insert_one, route, event.type, event.payload, event.max_attempts, now, queue if told else None
+    )
+    return Published(number, at, told=told)
+
+
 async def publish_plain(
     connection: Any,
     calls: Sequence[Sequence[NewEvent]],
@@ -46,13 +71,11 @@ async def publish_plain(
     """
     events = calls[0] if len(calls) == 1 else [event for call in calls for event in call]
     published: Sequence[Published]
-    if any(details != _NO_DETAILS for details in map(_DETAILS, kinds_in(events))):
+    if all(map(is_bare, kinds_in(events))):
+        published = await _insert_plain(connection, events, routes, now, tell)
+    else:
         unnumbered: list[tuple[int | None, NewEvent]] = [(None, event) for event in events]
         published = await _insert(connection, unnumbered, routes, set(), now)
-    elif len(events) == 1:
-        published = [await _insert_one(connection, events[0], routes, now, tell)]
-    else:
-        published = await _insert_plain(connection, events, routes, now, tell)
     return shared_out(published, calls)
 
 
@@ -173,21 +196,6 @@ async def _insert_plain(
     return [Published(number, at, False, False, carried) for number in numbers]
 
 
-async def _insert_one(
-    connection: Any,
-    event: NewEvent,
-    routes: dict[Route, int],
-    now: datetime | None,
-    tell: Callable[[Iterable[str]], list[str] | None],
-) -> Published:
-    told = tell((event.route.queue,))
-    queue = event.route.queue if told else None
-    ((number, at, _),) = await connection.fetch(
-        SQL.insert_one, routes[event.route], event.type, event.payload, event.max_attempts, now, queue
-    )
-    return Published(number, at, told=told is not None)
-
-
 async def publish_arriving(
     connection: Any,
     events: PlainEvents,
@@ -264,12 +272,6 @@ async def _insert(
 
 _TEXTS = [attrgetter(name) for name in ("metadata", "tags", "title", "description", "ordering_key", "idempotency_key")]
 _READY = (None, State.READY, None)
-_DETAILS = attrgetter(
-    *("metadata", "tags", "title", "description", "ordering_key", "idempotency_key"),
-    *("delay", "deliver_at", "worker", "targets", "work", "completed", "broadcast"),
-)
-_NO_DETAILS = (*(None,) * 10, True, False, False)
-"""What ``_DETAILS`` says of an event that is ready for any worker and has nothing but a type and a payload."""
 
 
 def column(values: list[Any]) -> list[Any] | None:
