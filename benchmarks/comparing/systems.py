@@ -40,9 +40,9 @@ def _python(name: str, engine: Engine, *arguments: str, module: str = "") -> Sys
     return System(name=name, kind="peer", engines=(engine,), language="Python", command=command)
 
 
-def _sql(name: str, end: str) -> System:
+def _sql(name: str, end: str, loops: int) -> System:
     """Functions in the database, called without the client that their package has."""
-    return msgspec.structs.replace(_python(name, "postgres", end, module="pgmq_sql"), language="SQL")
+    return msgspec.structs.replace(_python(name, "postgres", end, str(loops), module="pgmq_sql"), language="SQL")
 
 
 def _node(name: str) -> System:
@@ -59,8 +59,9 @@ SYSTEMS: Final = (
     _node("graphile-worker"),
     _node("pg-boss"),
     _python("pgmq", "postgres"),
-    _sql("pgmq-sql", "archive"),
-    _sql("pgmq-sql-delete", "delete"),
+    _sql("pgmq-sql-one-loop", "archive", 1),
+    _sql("pgmq-sql", "archive", 2),
+    _sql("pgmq-sql-delete", "delete", 2),
     _python("huey", "sqlite"),
     _python("litequeue", "sqlite"),
     _python("litequeue-normal", "sqlite", "normal", module="litequeue"),

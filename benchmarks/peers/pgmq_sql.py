@@ -1,4 +1,4 @@
-"""pgmq by its SQL functions, as well as one can call them: asyncpg, orjson, held connections, two loops.
+"""pgmq by its SQL functions, as well as one can call them: asyncpg, orjson, held connections, one loop or two.
 
 Settings: https://pgmq.github.io/pgmq/api/sql/functions/ (send, send_batch, read, archive, delete; read_grouped for
 order by the group in a message's header; enable_notify_insert). A message that was read is archived, or with ``delete``
@@ -26,7 +26,6 @@ from benchmarks.peers.speaking import speak
 
 QUEUE: Final = "bench"
 BATCH: Final = 500
-LOOPS: Final = 2
 LEASE_SECONDS: Final = 60
 CHANNEL: Final = f"pgmq.q_{QUEUE}.INSERT"
 SEND: Final = f"SELECT pgmq.send('{QUEUE}', $1::jsonb)"
@@ -40,11 +39,12 @@ END: Final = {name: f"SELECT pgmq.{name}('{QUEUE}', $1::bigint[])" for name in (
 class PgmqSql(Peer):
     packages: ClassVar = ("pgmq", "asyncpg", "orjson")
 
-    def __init__(self, end: str) -> None:
+    def __init__(self, end: str, loops: int) -> None:
         self._end = END[end]
+        self._loops = loops
         self._connections: Held[asyncpg.Connection] = Held(lambda: asyncpg.connect(self.url))
         self.settings = (
-            f"SQL functions by asyncpg, held connections, {LOOPS} loops, batches of {BATCH}, {end}; polled every "
+            f"SQL functions by asyncpg, held connections, loops: {loops}, batches of {BATCH}, {end}; polled every "
             f"{POLL * 1000:g} ms, LISTEN/NOTIFY without throttle for latencies"
         )
 
@@ -57,7 +57,7 @@ class PgmqSql(Peer):
                     await connection.execute("SELECT pgmq.enable_notify_insert($1, 0)", QUEUE)
 
     async def ready(self) -> None:
-        await self._connections.open(LOOPS + 2)  # one looks how much is left, and one may listen
+        await self._connections.open(self._loops + 2)  # one looks how much is left, and one may listen
 
     async def close(self) -> None:
         for connection in self._connections.all():
@@ -90,7 +90,7 @@ class PgmqSql(Peer):
     @asynccontextmanager
     async def _looping(self, handled: Handled, read: str) -> AsyncIterator[None]:
         stop = asyncio.Event()
-        pauses = [Pause(notified=self.notify) for _ in range(LOOPS)]
+        pauses = [Pause(notified=self.notify) for _ in range(self._loops)]
 
         async def loop(pause: Pause) -> None:
             async with self._connections.one() as connection:
@@ -138,4 +138,4 @@ def _text(value: dict[str, Any]) -> str:
 
 
 if __name__ == "__main__":
-    speak(PgmqSql(sys.argv[1]))
+    speak(PgmqSql(sys.argv[1], int(sys.argv[2])))
