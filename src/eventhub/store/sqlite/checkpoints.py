@@ -21,8 +21,9 @@ __all__ = ["Checkpoints"]
 MOST_PAGES: Final = 16 * CHECKPOINT_PAGES
 """A log of this length holds the writer up."""
 FEW_PAGES: Final = CHECKPOINT_PAGES // 4
-"""So many are moved by the writer itself."""
-MOST_PASSES: Final = 4
+"""So many are written before the writer tries again, when it could not move all."""
+MOST_PASSES: Final = 8
+"""Who commits more often than the disk can follow would never be done with."""
 
 
 class Checkpoints:
@@ -75,11 +76,14 @@ class Checkpoints:
         return True
 
     def _move(self) -> None:
+        """Until nothing was written meanwhile: only then does SQLite wait for the disk to have what was moved, and the
+        writer, which moves what comes after that, would wait for all of it.
+        """
         moved = 0
         with suppress(apsw.Error), closing(reopen(self._path, synchronous=self._synchronous)) as own:
             for _ in range(MOST_PASSES):
                 upto = _move_now(own)
-                if upto - moved <= FEW_PAGES:
+                if upto == moved:
                     break
                 moved = upto
 
