@@ -69,6 +69,18 @@ def test_of_each_kind_of_process_that_uses_the_database_one_is_on_the_bad_line(t
 # ------------------------------------------------------------------- hits
 
 
+async def test_who_is_reset_before_the_other_side_is_reached_finds_the_connection_closed(proxy: Proxy):
+    reader, writer = await asyncio.open_connection("127.0.0.1", proxy.port)
+    try:
+        while not proxy.reset():  # noqa: ASYNC110 - as soon as it is accepted, not later
+            await asyncio.sleep(0)
+        async with asyncio.timeout(10):
+            with contextlib.suppress(ConnectionError):
+                assert await reader.read() == b""
+    finally:
+        writer.close()
+
+
 async def test_a_cut_that_waits_in_vain_is_none(proxy: Proxy):
     assert await proxy.cut_within(POST, 0.05) == 0
     assert await ask(proxy, b"POST /events") == b"answer"

@@ -98,13 +98,15 @@ class Proxy:
         task = asyncio.create_task(self._connect(client, to_client))
         self._connections.add(task)
         task.add_done_callback(self._connections.discard)
-        await asyncio.wait({task})
+        try:
+            await asyncio.wait({task})
+        finally:  # here, for the task may have been ended before it began
+            to_client.transport.abort()
 
     async def _connect(self, client: asyncio.StreamReader, to_client: asyncio.StreamWriter) -> None:
         try:
             server, to_server = await asyncio.open_connection(*self._target)
         except OSError:
-            to_client.transport.abort()
             return
         doomed = asyncio.Event()
 
@@ -128,8 +130,7 @@ class Proxy:
                 replies.cancel()
         finally:
             self._doomed -= doomed.is_set()
-            for writer in (to_client, to_server):
-                writer.transport.abort()
+            to_server.transport.abort()
 
     async def _pump(
         self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, passes: Callable[[bytes], bool]
