@@ -14,6 +14,7 @@ from eventhub.errors import StoreUnavailable
 from eventhub.http import endpoint
 from eventhub.http.answers import Answer
 from eventhub.http.bodies.live import LiveEntry
+from eventhub.http.bodies.overview import Overview
 from eventhub.http.dashboard import live
 from eventhub.http.dashboard.live import Live, Watcher
 from eventhub.http.dashboard.overseer import Overseer
@@ -92,6 +93,27 @@ async def test_nobody_reads_while_nobody_watches(watched: Live) -> None:
     await asyncio.wait([reading])
     assert reading.cancelled()
     assert (vars(watched)["_reading"], len(watched)) == (None, 0)
+
+
+async def test_whoever_joins_within_a_round_sees_the_rows_that_it_has_told_already(
+    store: Store, watched: Live, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    look, may_look = watched._overseer.look, asyncio.Event()
+
+    async def held() -> Overview:
+        await may_look.wait()
+        return await look()
+
+    monkeypatch.setattr(watched._overseer, "look", held)
+    await publish(store, 1)
+    first = watched.join()
+    await first.wait(10)
+    ((_, told),) = events(first.take())
+    second = watched.join()
+    assert list(events(second.take())) == [("log", told)]
+    may_look.set()
+    await second.wait(10)
+    assert [name for name, _ in events(second.take())] == ["overview"]
 
 
 async def test_one_more_than_a_hundred_is_refused_and_none_after_the_stop(watched: Live) -> None:

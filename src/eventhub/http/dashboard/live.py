@@ -120,13 +120,14 @@ class Live:
             )
         watcher = Watcher()
         self._watchers.add(watcher)
-        if self._reading is not None and self._shown is not None:
-            watcher.show(self._shown)
-            watcher.tell(list(self._latest), 0)
         if self._reading is None:
             self._shown = None
             self._latest.clear()
             self._reading = asyncio.create_task(self._read(), name="eventhub-live")
+        if self._shown is not None:
+            watcher.show(self._shown)
+        if self._latest:
+            watcher.tell(list(self._latest), 0)
         return watcher
 
     def leave(self, watcher: Watcher) -> None:
