@@ -57,6 +57,16 @@ async def test_a_connection_that_the_server_has_ended_is_replaced(lent: Lending,
     assert second != first
 
 
+async def test_a_connection_that_was_lost_as_it_lay_there_is_noticed_by_nobody(lent: Lending) -> None:
+    first = await who(lent)
+    connection, _ = lent._at_hand[-1]
+    lost = asyncio.Event()
+    connection.add_termination_listener(lambda _: lost.set())
+    connection.terminate()
+    await lost.wait()
+    assert await who(lent) != first
+
+
 async def test_a_connection_that_is_lost_as_it_goes_back_is_nobodys_misuse(lent: Lending) -> None:
     """The pool hears of the loss first, and then says that somebody gives back what he does not have."""
     await who(lent)

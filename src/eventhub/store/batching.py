@@ -60,14 +60,11 @@ class Batcher(Generic[T, R]):
 
     async def put(self, items: Sequence[T]) -> Sequence[R]:
         """Write the items with whatever else is waiting; returns their results after the commit."""
-        if self.is_free:
-            return await self._put_alone(items)
-        future: asyncio.Future[Sequence[R]] = asyncio.get_running_loop().create_future()
-        self._waiting.append((items, future))
-        self._start()
-        return await future
-
-    async def _put_alone(self, items: Sequence[T]) -> Sequence[R]:
+        if not self.is_free:
+            future: asyncio.Future[Sequence[R]] = asyncio.get_running_loop().create_future()
+            self._waiting.append((items, future))
+            self._start()
+            return await future
         self._busy += 1
         try:
             (answer,) = await self._write([items])

@@ -191,17 +191,22 @@ def _understood(url: str) -> Iterator[None]:
         ) from None
 
 
-@contextmanager
-def translated(url: str) -> Iterator[None]:
-    """Turn the driver's errors into ours, with the remedy."""
-    try:
-        yield
-    except EventHubError:
-        raise
-    except (*_UNREACHABLE, asyncpg.PostgresError) as error:
+class translated:  # noqa: N801 - read as a word, like contextlib's suppress
+    """Turn the driver's errors into ours, with the remedy; around every statement, so no generator is made for it."""
+
+    __slots__ = ("_url",)
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
+        if error is None or isinstance(error, EventHubError):
+            return
         if isinstance(error, asyncpg.InterfaceError) and "clos" not in str(error):
-            raise  # the driver was used wrongly, which is our mistake and no outage
+            return  # the driver was used wrongly, which is our mistake and no outage
         for kinds, ours, remedy in _MEANINGS:
             if isinstance(error, kinds):
-                raise ours(f"{shown(url)}: {str(error) or type(error).__name__}. {remedy}") from error
-        raise
+                raise ours(f"{shown(self._url)}: {str(error) or type(error).__name__}. {remedy}") from error

@@ -34,32 +34,43 @@ class Lending:
 
     async def fetch(self, query: str, *args: Any) -> list[Any]:
         """Run one statement, which is its own transaction."""
-        connection = await self._take()
+        connection = self._next() or await self._take()
         try:
             rows: list[Any] = await connection.fetch(query, *args)
         except BaseException:
             await self._release(connection)
             raise
-        await self._give_back(connection)
+        if not self._kept(connection):
+            await self._release(connection)
         return rows
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[Any]:
         """A connection for several statements."""
-        connection = await self._take()
+        connection = self._next() or await self._take()
         try:
             yield connection
         except BaseException:
             await self._release(connection)
             raise
-        await self._give_back(connection)
+        if not self._kept(connection):
+            await self._release(connection)
+
+    def _next(self) -> Any | None:
+        """The one that was used last, if it is good."""
+        if self._at_hand:
+            connection, since = self._at_hand[-1]
+            if monotonic() - since < STALE_SECONDS and _is_alive(connection):
+                self._at_hand.pop()
+                return connection
+        return None
 
     async def _take(self) -> Any:
         while self._at_hand:
-            connection, since = self._at_hand.pop()
-            if not connection.is_closed():
-                if monotonic() - since < STALE_SECONDS:
-                    return connection
+            if (connection := self._next()) is not None:
+                return connection
+            connection, _ = self._at_hand.pop()
+            if _is_alive(connection):
                 connection.terminate()
             await self._release(connection)
         self._waiting += 1
@@ -68,11 +79,12 @@ class Lending:
         finally:
             self._waiting -= 1
 
-    async def _give_back(self, connection: Any) -> None:
+    def _kept(self, connection: Any) -> bool:
+        """Keep it at hand, unless there are enough or somebody waits for the pool."""
         if self._closing or self._waiting or len(self._at_hand) >= AT_HAND:
-            await self._release(connection)
-        else:
-            self._at_hand.append((connection, monotonic()))
+            return False
+        self._at_hand.append((connection, monotonic()))
+        return True
 
     async def _release(self, connection: Any) -> None:
         """Back to the pool. If it is lost at this very moment, the pool has it already, and calls that our mistake."""
@@ -85,3 +97,11 @@ class Lending:
         while self._at_hand:
             await self._release(self._at_hand.pop()[0])
         await self._pool.close()
+
+
+def _is_alive(connection: Any) -> bool:
+    """Whether it can still be used: one that was lost while it lay there, the pool has taken back by itself."""
+    try:
+        return not connection.is_closed()
+    except asyncpg.InterfaceError:
+        return False
