@@ -1,7 +1,8 @@
 """Event Hub itself, spoken to as any other system: EventQueue and EventManager with their defaults.
 
 The manager works with the queue that is open already, as most peers' workers do with their pool. What is left is
-counted in its table, as for the peers: `EventQueue.stats` says it too, but reads the log for times and rates.
+counted in its table, as for the peers: `EventQueue.stats` says it too, but reads the log for times and rates. Only the
+driver of the engine is imported, as in any program that uses it.
 """
 
 from __future__ import annotations
@@ -10,14 +11,11 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, closing
 from typing import Any, ClassVar
 
-import apsw
-
 from benchmarks.peers.peer import Handled, Peer
 from benchmarks.peers.speaking import speak
 from eventhub.bench.settings import TYPE
 from eventhub.core.events import QueuedEvent
 from eventhub.queue import EventManager, EventQueue
-from eventhub.store.postgres.connection import connect
 
 
 class EventHub(Peer):
@@ -30,7 +28,11 @@ class EventHub(Peer):
     async def prepare(self) -> None:
         self._queue = EventQueue(self.url)
         await self._queue.store.open()
-        self._looking = await connect(self.url) if "://" in self.url else None
+        self._looking = None
+        if "://" in self.url:
+            from eventhub.store.postgres.connection import connect
+
+            self._looking = await connect(self.url)
 
     async def close(self) -> None:
         if self._looking is not None:
@@ -61,6 +63,8 @@ class EventHub(Peer):
     async def waiting(self) -> int:
         if self._looking is not None:
             return int(await self._looking.fetchval("SELECT count(*) FROM eventhub.deliveries"))
+        import apsw
+
         with closing(apsw.Connection(self.url)) as looking:
             ((found,),) = looking.execute("SELECT count(*) FROM eventhub_deliveries")
         return int(found)
