@@ -125,6 +125,11 @@ def test_many_plain_payloads_are_done_together_and_only_a_doubtful_one_is_left_t
         None,
         *map(dump, plain[2:4]),
     ]
+    assert dump_many([deep, deep]) == [None, None]
+    assert dump_many([wide, "y" * MAX_BYTES]) == [None, None]
+    almost, flat = nested(64, lambda inner: [inner]), {"n": [1], "m": {}}
+    for together in ([almost, almost], [flat, flat], [flat, almost], [almost, flat], [flat, 1], [1, flat], [1, 2]):
+        assert dump_many(together) == [*map(dump, together)]
     fragment = orjson.Fragment(b"1\n2")
     for bad in (
         math.nan,
