@@ -2,8 +2,8 @@
 
 An application that has configured structlog gets them there. Any other gets them through ``logging`` under the names
 ``eventhub.bus`` and ``eventhub.queue``, like those of every library, and never on its standard output. Such an
-application has no use for structlog and what comes with it, so it is not imported here: that would be half of the time
-that importing Event Hub takes, and a sixth of its memory.
+application has no use for structlog and what comes with it, so it is not imported here: that would be a third of the
+time that importing Event Hub takes, and a sixth of its memory.
 """
 
 from __future__ import annotations
