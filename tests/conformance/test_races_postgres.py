@@ -276,3 +276,31 @@ async def until_blocked(connection: "asyncpg.Connection[asyncpg.Record]", count:
     waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
     while await connection.fetchval(waiting) < count:
         await connection.execute("SELECT pg_stat_clear_snapshot()")
+
+
+@pytest.mark.parametrize(
+    ("change", "accepted"),
+    [
+        ("due = due + interval '1 minute'", True),
+        ("fence = fence + 1, attempts = attempts + 1", False),
+        ("state = 0, due = NULL", False),
+    ],
+    ids=["extended", "claimed by another", "taken back"],
+)
+async def test_a_completion_judges_a_row_that_changed_while_it_waited(
+    postgres_store: Store, change: str, *, accepted: bool
+) -> None:
+    store = postgres_store
+    await publish(store, *(new() for _ in range(3)), now=None)
+    claims = await take(store, 3, now=None)
+    middle = claims[1].held.id
+    other = await asyncpg.connect(store.url)
+    async with other.transaction():
+        await other.execute(f"UPDATE eventhub.deliveries SET {change} WHERE id = $1", middle)
+        settling = asyncio.create_task(store.settle([Report(claim.held, Complete(1)) for claim in claims]))
+        await until_blocked(other)
+    await other.close()
+    answers = await settling
+    assert [answer.accepted for answer in answers] == [True, accepted, True]
+    assert (await store.log(middle))[-1].action == ("COMPLETED" if accepted else "PICKED")
+    assert (middle in await store.current([middle])) is not accepted

@@ -69,6 +69,7 @@ STATEMENTS = {
     "hold_lanes": ("ARRAY[1, 2, 3]", {"lanes_pkey"}),
     "taken_lanes": ("ARRAY[1, 2, 3]", {"deliveries_head"}),
     "complete": ("'{777,12000,30000}', '{1,1,1}', NULL, NULL, NULL, NULL, NULL, NULL", {"deliveries_pkey"}),
+    "complete_alike": ("'{777,12000,30000}', 1, NULL, 0, NULL", {"deliveries_pkey"}),
     "fail": (
         f"{IDS}, {FENCES}, {TEXTS}, ARRAY[interval '1 s', '1 s', '1 s'], NULL, NULL, NULL, NULL, NULL",
         {"deliveries_pkey"},

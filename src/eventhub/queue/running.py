@@ -25,6 +25,7 @@ from eventhub.queue.numbers import Numbers
 from eventhub.queue.passes import Passes, to_record
 from eventhub.queue.patience import LASTING, Patience
 from eventhub.queue.unmatched import Unmatched
+from eventhub.store.completions import CompletedTogether
 from eventhub.store.values import Claim, Report, Settled
 
 __all__ = ["Run", "RunSettings"]
@@ -333,6 +334,10 @@ class Run:
 
     def _count(self, reports: Sequence[Report], settled: Sequence[Settled]) -> None:
         numbers = self._numbers
+        if type(settled) is CompletedTogether:
+            numbers.handled += len(settled)
+            numbers.completed += len(settled)
+            return
         for report, answer in zip(reports, settled, strict=True):
             kind = type(report.outcome)
             if not answer.accepted:

@@ -12,6 +12,7 @@ from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
+from itertools import accumulate
 from typing import Any, ClassVar, Self
 
 from eventhub.core.lifecycle import Release, Retry
@@ -19,6 +20,7 @@ from eventhub.core.matching import check_queue
 from eventhub.errors import EventHubError, StoreClosed
 from eventhub.store.batching import Answer, Batcher
 from eventhub.store.columns import bare_one, check, is_large, kinds_in
+from eventhub.store.completions import CompletedTogether
 from eventhub.store.delivering import Delivering
 from eventhub.store.ledger import Ledger
 from eventhub.store.messages import FANOUT
@@ -285,13 +287,18 @@ class Store(Reading, Watching, Operating, Delivering, Messaging, Ledger, Pruning
         if not reports:
             return []
         settled = await (self._settling.put(reports) if now is None else self._settle(list(reports), now))
-        if any(report.held.lane is not None or type(report.outcome) in _AGAIN for report in reports):
+        if type(settled) is not CompletedTogether and any(
+            report.held.lane is not None or type(report.outcome) in _AGAIN for report in reports
+        ):
             self._announce(queue)  # a successor stepped forward, or something is ready again
         return settled
 
     async def _settle_calls(self, calls: list[Sequence[Report]]) -> list[Answer[Settled]]:
-        settled = iter(await self._settle([report for call in calls for report in call], None))
-        return [[next(settled) for _ in call] for call in calls]
+        if len(calls) == 1:
+            return [await self._settle(list(calls[0]), None)]
+        settled = await self._settle([report for call in calls for report in call], None)
+        ends = accumulate(map(len, calls))
+        return [settled[end - len(call) : end] for end, call in zip(ends, calls, strict=True)]
 
     # ----------------------------------------------------------------- tend
 
@@ -374,7 +381,7 @@ class Store(Reading, Watching, Operating, Delivering, Messaging, Ledger, Pruning
     @abstractmethod
     async def _start(self, held: Sequence[Held], lease: timedelta, now: datetime | None) -> set[int]: ...
     @abstractmethod
-    async def _settle(self, reports: list[Report], now: datetime | None) -> list[Settled]: ...
+    async def _settle(self, reports: list[Report], now: datetime | None) -> Sequence[Settled]: ...
     @abstractmethod
     async def _tend(self, now: datetime | None, limit: int) -> Tended: ...
     @abstractmethod

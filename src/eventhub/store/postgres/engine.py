@@ -16,6 +16,7 @@ from eventhub.core.lifecycle import Bury, Complete, Reason
 from eventhub.errors import StoreBusy
 from eventhub.store.batching import Answer
 from eventhub.store.columns import PlainEvents, bare_one, check, is_unchecked, routes_in
+from eventhub.store.completions import CompletedTogether, Completions, completions
 from eventhub.store.opening import shown
 from eventhub.store.postgres import settling
 from eventhub.store.postgres.claiming import claimed, is_enough, shared_out, without
@@ -309,25 +310,44 @@ class PostgresStore(
 
     # --------------------------------------------------------------- settle
 
-    async def _settle(self, reports: list[Report], now: datetime | None) -> list[Settled]:
-        if all(type(report.outcome) is Complete and report.held.lane is None for report in reports):
-            with translated(self.url):  # the common case: one statement is its own transaction
-                settled = await settling.complete(self._lending, reports, now)
-        else:
-            await self._learn_routes({report.again for report in reports if report.again is not None})
-            settled, freed = await self._transact(
-                lambda connection: settling.settle(connection, reports, self._routes, now)
-            )
-            self._floors.lower(freed)
+    async def _settle(self, reports: list[Report], now: datetime | None) -> Sequence[Settled]:
+        plain = completions(reports)
+        settled = None if plain is None else await self._complete(reports, plain, now)
+        if type(settled) is CompletedTogether:
+            return settled
+        if settled is None:
+            settled = await self._settle_any(reports, now)
         again = settling.to_try_again(reports, settled)
         if again:
-            known = list(again.values())
-            answers, freed = await self._transact(
-                lambda connection: settling.settle(connection, known, self._routes, now, hold=True)
-            )
-            self._floors.lower(freed)
-            for position, answer in zip(again, answers, strict=True):
-                settled[position] = answer
+            answers = await self._settle_many(list(again.values()), now, hold=True)
+            tried = dict(zip(again, answers, strict=True))
+            settled = [tried.get(position, answer) for position, answer in enumerate(settled)]
+        return settled
+
+    async def _complete(
+        self, reports: list[Report], plain: Completions, now: datetime | None
+    ) -> Sequence[Settled] | None:
+        """The common case: one statement is its own transaction. None if it is not the case after all."""
+        if len(set(plain.fences)) > 1:
+            return None
+        try:
+            with translated(self.url):
+                return await settling.complete_alike(self._lending, reports, plain, now)
+        except StoreBusy:  # it takes rows as they lie, and another who takes them by their ids may wait for it in turn
+            return None
+
+    async def _settle_any(self, reports: list[Report], now: datetime | None) -> Sequence[Settled]:
+        if all(type(report.outcome) is Complete and report.held.lane is None for report in reports):
+            with translated(self.url):  # one statement again
+                return await settling.complete(self._lending, reports, now)
+        await self._learn_routes({report.again for report in reports if report.again is not None})
+        return await self._settle_many(reports, now)
+
+    async def _settle_many(self, reports: list[Report], now: datetime | None, *, hold: bool = False) -> list[Settled]:
+        settled, freed = await self._transact(
+            lambda connection: settling.settle(connection, reports, self._routes, now, hold=hold)
+        )
+        self._floors.lower(freed)
         return settled
 
     # ----------------------------------------------------------------- tend

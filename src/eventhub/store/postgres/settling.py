@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from operator import index
 from typing import Any, cast
@@ -11,12 +11,13 @@ from typing import Any, cast
 import msgspec
 
 from eventhub.core.lifecycle import Bury, Complete, Release, Retry, State
+from eventhub.store.completions import CompletedTogether, Completions
 from eventhub.store.postgres.publishing import SQL, column
 from eventhub.store.postgres.reading import same
 from eventhub.store.rows import to_current
 from eventhub.store.values import Held, Report, Route, Settled
 
-__all__ = ["Freed", "advance", "array_text", "bury", "complete", "settle"]
+__all__ = ["Freed", "advance", "array_text", "bury", "complete", "complete_alike", "settle"]
 
 Freed = list[tuple[int, int]]
 """Deliveries that became ready: (route, event id), so that claims look for them where they are."""
@@ -64,7 +65,7 @@ async def settle(
 
 
 async def complete(connection: Any, reports: list[Report], now: datetime | None) -> list[Settled]:
-    """Apply plain completions of deliveries without lanes: one statement, a few passes over them in Python."""
+    """Apply completions of deliveries without lanes: one statement, a few passes over them in Python."""
     numbers = [report.held.id for report in reports]
     if numbers != sorted(set(numbers)):  # not each once and in order, as they were claimed
         settled, _ = await settle(connection, reports, {}, now)
@@ -72,8 +73,39 @@ async def complete(connection: Any, reports: list[Report], now: datetime | None)
     at, ids, fences = await _write_completions(connection, reports, now)
     if ids is None:
         return [Settled(number, True, None, at) for number in numbers]
-    done = dict.fromkeys(zip(ids, fences, strict=True), at)
-    return await _answers(connection, reports, {_claim(report): report for report in reports}, done)
+    return await _answers_to_once(connection, reports, zip(ids, fences, strict=True), at)
+
+
+async def complete_alike(
+    connection: Any, reports: list[Report], plain: Completions, now: datetime | None
+) -> Sequence[Settled]:
+    """Apply plain completions under one fence, in any order: a statement of their own."""
+    fence, alike = plain.fences[0], len(set(plain.took)) == 1
+    at, ids = await _one_row(
+        connection,
+        SQL.complete_alike,
+        array_text(plain.ids),
+        fence,
+        None if alike else array_text(plain.took),
+        plain.took[0] if alike else None,
+        now,
+    )
+    if ids is None:
+        return CompletedTogether(plain.ids, at)
+    return await _answers_to_once(connection, reports, ((number, fence) for number in ids), at)
+
+
+async def _answers_to_once(
+    connection: Any, reports: list[Report], accepted: Iterable[tuple[int, int]], at: datetime
+) -> list[Settled]:
+    """Each claim is reported once, and these were accepted."""
+    first = {_claim(report): report for report in reports}
+    return await _answers(connection, reports, first, dict.fromkeys(accepted, at))
+
+
+async def _one_row(connection: Any, query: str, *args: Any) -> Any:
+    (row,) = await connection.fetch(query, *args)
+    return row
 
 
 async def _answers(
@@ -98,7 +130,7 @@ def _claim(report: Report) -> tuple[int, int]:
     return report.held.id, report.held.fence
 
 
-def to_try_again(reports: list[Report], settled: list[Settled]) -> dict[int, Report]:
+def to_try_again(reports: list[Report], settled: Sequence[Settled]) -> dict[int, Report]:
     """By position: reports that were refused although their claim is current, with the lane they have.
 
     Either the caller did not know their lane, or their row was changed while the statement waited for it, as by a
@@ -144,7 +176,8 @@ async def _complete(connection: Any, reports: list[Report], now: datetime | None
 async def _write_completions(connection: Any, reports: list[Report], now: datetime | None) -> Any:
     """When they were completed, and the ids and fences of those that were, unless it is all of them."""
     leased = [r.leased for r in reports]
-    (answer,) = await connection.fetch(
+    return await _one_row(
+        connection,
         SQL.complete,
         array_text([r.held.id for r in reports]),
         array_text([r.held.fence for r in reports]),
@@ -155,7 +188,6 @@ async def _write_completions(connection: Any, reports: list[Report], now: dateti
         now,
         _details(reports),
     )
-    return answer
 
 
 def array_text(numbers: Sequence[int | None] | None) -> str | None:

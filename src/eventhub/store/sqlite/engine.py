@@ -163,7 +163,7 @@ class SqliteStore(
 
         return await self._write(work, now=now)
 
-    async def _settle(self, reports: list[Report], now: datetime | None) -> list[Settled]:
+    async def _settle(self, reports: list[Report], now: datetime | None) -> Sequence[Settled]:
         await self._learn_routes({report.again for report in reports if report.again is not None})
         return await self._write(settling.settle, reports, self._routes, now=now)
 

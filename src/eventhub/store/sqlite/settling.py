@@ -12,6 +12,7 @@ from typing import Any
 import apsw
 
 from eventhub.core.lifecycle import Bury, Complete, Reason, Release, Retry, State
+from eventhub.store.completions import CompletedTogether, Completions, completions
 from eventhub.store.rows import from_micros, to_current
 from eventhub.store.sqlite.publishing import SQL, ids
 from eventhub.store.values import Current, Held, Report, Route, Settled, Tended
@@ -28,11 +29,11 @@ def standing(connection: apsw.Connection, wanted: Sequence[int]) -> dict[int, tu
 
 def settle(
     connection: apsw.Connection, reports: Sequence[Report], routes: Mapping[Route, int], now: int
-) -> list[Settled]:
+) -> Sequence[Settled]:
     """Apply reports; those whose claim is not current change nothing."""
-    if _complete(connection, reports, now):
-        at = from_micros(now)
-        return [Settled(report.held.id, True, None, at) for report in reports]
+    plain = completions(reports)
+    if plain is not None and _complete(connection, plain, now):
+        return CompletedTogether(plain.ids, from_micros(now))
     rows = standing(connection, [report.held.id for report in reports])
     accepted: list[tuple[tuple[Any, ...], Report]] = []
     refused: dict[int, int] = {}
@@ -55,37 +56,18 @@ def settle(
     ]
 
 
-def _complete(connection: apsw.Connection, reports: Sequence[Report], now: int) -> bool:
-    """Complete plain work, if that is all it is and every claim is current: a few statements, however many they are.
+def _complete(connection: apsw.Connection, plain: Completions, now: int) -> bool:
+    """Complete plain work, if every claim is current: a few statements, however many they are.
 
     Row by row, SQLite's thread would have to wait for Python each time, which is busy with handlers.
     """
-    outcomes = [outcome for report in reports if (outcome := _plain_completion(report)) is not None]
-    numbers = [report.held.id for report in reports]
-    if len(outcomes) < len(reports) or len(set(numbers)) < len(numbers):
+    done = ids(plain.ids)
+    if connection.execute(SQL.count_current, {"ids": done, "fences": ids(plain.fences)}).get < len(plain.ids):
         return False
-    done, fences = ids(numbers), ids([report.held.fence for report in reports])
-    if connection.execute(SQL.count_current, {"ids": done, "fences": fences}).get < len(numbers):
-        return False
-    took = ids([-1 if outcome.execution_ms is None else outcome.execution_ms for outcome in outcomes])
+    took = ids([-1 if milliseconds is None else milliseconds for milliseconds in plain.took])
     connection.execute(SQL.log_completed, {"ids": done, "took": took, "now": now})
-    _delete(connection, numbers)
+    _delete(connection, plain.ids)
     return True
-
-
-def _plain_completion(report: Report) -> Complete | None:
-    """The outcome of work that is done, when no key waits for it and nothing is to be told of it but its time."""
-    outcome = report.outcome
-    if (
-        type(outcome) is Complete
-        and outcome.status_code is None
-        and (outcome.execution_ms is None or outcome.execution_ms >= 0)
-        and report.leased
-        and report.held.lane is None
-        and report.detail is None
-    ):
-        return outcome
-    return None
 
 
 def _is_good(report: Report, row: tuple[Any, ...]) -> bool:

@@ -51,6 +51,29 @@ SELECT coalesce($7, now()), CASE WHEN count(*) < (SELECT count(*) FROM report) T
        CASE WHEN count(*) < (SELECT count(*) FROM report) THEN coalesce(array_agg(fence), '{}') END
 FROM gone;
 
+-- name: complete_alike
+-- As complete, for what is alike: leased under one fence, without lanes, and nothing but times to tell. No row is locked
+-- beforehand. One that another changes meanwhile is waited for, and judged anew by the conditions of the deletion itself:
+-- it goes only if it is still held under this fence. Either way the answer says which went. $3 has the times, unless $4 is
+-- that of all.
+WITH gone AS (
+  DELETE FROM eventhub.deliveries
+  WHERE ctid = ANY (ARRAY (
+          SELECT (SELECT d.ctid FROM eventhub.deliveries d WHERE d.id = r.id AND d.fence = $2 AND d.state + 0 = 1)
+          FROM unnest((SELECT $1::text::bigint[])) AS r(id)))
+    AND fence = $2 AND state + 0 = 1 AND lane IS NULL
+  RETURNING id, event_id, worker, attempts),
+forgotten AS (
+  DELETE FROM eventhub.handler_results WHERE event_id = ANY (ARRAY (SELECT id FROM gone))),
+logged AS (
+  INSERT INTO eventhub.event_log (event_id, delivery_id, action, worker, attempt, fence, execution_ms, created_at, xid)
+  SELECT g.event_id, g.id, 'COMPLETED', g.worker, g.attempts, $2, coalesce($4::integer, r.execution_ms), coalesce($5, now()),
+         (SELECT pg_current_xact_id()::text::bigint)
+  FROM gone g LEFT JOIN unnest(CASE WHEN $4::integer IS NULL THEN $1::text::bigint[] END, $3::text::integer[])
+                          AS r(id, execution_ms) ON r.id = g.id)
+SELECT coalesce($5, now()), CASE WHEN count(*) < cardinality($1::text::bigint[]) THEN coalesce(array_agg(id), '{}') END
+FROM gone;
+
 -- name: fail
 -- A failed attempt: counted, its error kept (the last hundred of them), and due again later or at once, perhaps on
 -- another route.
