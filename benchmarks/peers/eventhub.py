@@ -7,6 +7,7 @@ driver of the engine is imported, as in any program that uses it.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, closing
 from typing import Any, ClassVar
@@ -33,6 +34,10 @@ class EventHub(Peer):
             from eventhub.store.postgres.connection import connect
 
             self._looking = await connect(self.url)
+
+    async def ready(self) -> None:
+        """Two claims and a settlement are on their way at once: their connections are open, as those of others are."""
+        await asyncio.gather(*(self._queue.store.event(0) for _ in range(3)))
 
     async def close(self) -> None:
         if self._looking is not None:

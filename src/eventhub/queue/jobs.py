@@ -43,7 +43,7 @@ class Job(msgspec.Struct, gc=False):
 
 
 class Appetite:
-    """How many events to claim at once: what is handled in the horizon, changing at most twofold a time."""
+    """How many events to claim at once: what is handled in the horizon. It grows fourfold at most, and halves."""
 
     def __init__(self, least: int, most: int) -> None:
         self._least = least
@@ -63,7 +63,7 @@ class Appetite:
         """Judge the pace since the last full claim; after an idle time there is nothing to judge."""
         if self._at is not None and now > self._at:
             ideal = int((finished - self._finished) / (now - self._at) * HORIZON)
-            ideal = min(max(ideal, self.limit // 2), self.limit * 2)
+            ideal = min(max(ideal, self.limit // 2), self.limit * 4)
             self.limit = min(max(ideal, self._least), self._most)
             self.threshold = self.limit if self.limit > self._least else self._least - 1
         self._at, self._finished = now, finished

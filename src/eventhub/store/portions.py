@@ -7,7 +7,8 @@ even if every payload is as large as the largest of late, and what it brought te
         ▲ │
         └─┘ else
 
-A portion is never larger than ``AT_ONCE``: sizes that change suddenly cost that many of the largest payloads, once.
+A portion is never larger than ``AT_ONCE``: sizes that change suddenly cost that many of the largest payloads, once. Who
+knows no bound gets ``MANY_AT_ONCE``, which is as much as an engine puts together in one answer.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from eventhub.store.values import Claim, Wanted
 __all__ = ["Portions"]
 
 AT_ONCE: Final = 100
+MANY_AT_ONCE: Final = 10_000
 
 
 class Portions:
@@ -34,11 +36,11 @@ class Portions:
 
     async def claim(self, wanted: Wanted, ask: Callable[[Wanted], Awaitable[list[Claim]]]) -> list[Claim]:
         """As many as are wanted, or fewer when their payloads would be too much; at least one if there is one."""
-        if wanted.most_bytes is None:
+        if wanted.most_bytes is None and wanted.limit <= MANY_AT_ONCE:
             return await ask(wanted)
         claims: list[Claim] = []
         left = wanted.most_bytes
-        portion = max(1, min(wanted.limit, AT_ONCE, left // self._largest))
+        portion = max(1, self._portion(wanted.limit, left))
         while portion > 0:
             try:
                 found = await ask(msgspec.structs.replace(wanted, limit=portion))
@@ -49,10 +51,14 @@ class Portions:
             claims += found
             if len(found) < portion:
                 break
-            left -= sum(claim.size for claim in found)
-            self._learn(found)
-            portion = min(wanted.limit - len(claims), AT_ONCE, left // self._largest)
+            if left is not None:
+                left -= sum(claim.size for claim in found)
+                self._learn(found)
+            portion = self._portion(wanted.limit - len(claims), left)
         return claims
+
+    def _portion(self, limit: int, left: int | None) -> int:
+        return min(limit, MANY_AT_ONCE) if left is None else min(limit, AT_ONCE, left // self._largest)
 
     def _learn(self, claims: list[Claim]) -> None:
         """One large payload is remembered for a while, so that the next is no surprise."""

@@ -17,6 +17,7 @@ from eventhub.store.values import ApiKey, Claim, Current, Held, NewEvent, Orphan
 
 __all__ = [
     "as_published",
+    "first_claims",
     "from_micros",
     "key_columns",
     "micros",
@@ -128,6 +129,33 @@ def to_claims(
             len(row[7]),
         )
         for row in rows
+    ]
+
+
+def first_claims(
+    columns: Iterable[tuple[int, str, str, datetime]], *, queue: str, limit: int | None, now: datetime, until: datetime
+) -> list[Claim]:
+    """Events that are claimed for the first time, each an id, a type, a payload and when it was published."""
+    return [
+        Claim(
+            Held(number, 1),
+            QueuedEvent(
+                id=number,
+                type=type_,
+                payload=_readable(text),
+                created_at=created_at,
+                status=_PROCESSING,
+                attempts=1,
+                retry_count=0,
+                queue=queue,
+                fence=1,
+                updated_at=now,
+                lease_expires_at=until,
+            ),
+            limit,
+            len(text),
+        )
+        for number, type_, text, created_at in columns
     ]
 
 

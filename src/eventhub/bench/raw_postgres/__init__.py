@@ -21,8 +21,6 @@ STORE = load_queries("eventhub.store.postgres")
 """Storing, claiming and completing are the store's own statements: the same rows, arrays and answers, without anything
 around."""
 LEASE = timedelta(minutes=1)
-EVENT_ID = 15
-"""The column of a claimed row that holds its event's id."""
 DRAINERS = 2
 CHANNEL = "eventhub"
 QUEUE = "default"
@@ -84,26 +82,26 @@ class RawPostgres(Raw):
             while claimed < count and (seconds is None or perf_counter() - started < seconds):
                 wanted = min(batch, count - claimed)
                 claimed += wanted
-                rows = await self._claim(connection, wanted, floor)
-                claimed += len(rows) - wanted
-                if not rows:
+                ids = await self._claim(connection, wanted, floor)
+                claimed += len(ids) - wanted
+                if not ids:
                     return
-                floor = rows[-1][EVENT_ID] + 1
-                await self._complete(connection, rows)
-                done += len(rows)
+                floor = ids[-1] + 1
+                await self._complete(connection, ids)
+                done += len(ids)
 
         pool = await self._open_connections(DRAINERS)
         started = perf_counter()
         await asyncio.gather(*(drainer(connection) for connection in pool))
         return done, perf_counter() - started
 
-    async def _claim(self, connection: Any, limit: int, floor: int) -> Any:
-        return await connection.fetch(STORE.claim_route, self._route, limit, [WORKER], LEASE, floor, None, None)
+    async def _claim(self, connection: Any, limit: int, floor: int) -> list[int]:
+        asked = self._route, limit, [WORKER], LEASE, floor, None, None
+        ((_, ids, *_rest),) = await connection.fetch(STORE.claim_route, *asked)
+        return [] if ids is None else [int(number) for number in ids[1:-1].split(",")]
 
-    async def _complete(self, connection: Any, rows: Any) -> None:
-        ids, fences = array_text([row[0] for row in rows]), array_text([row[1] for row in rows])
-        took = array_text([0] * len(rows))
-        await connection.fetch(STORE.complete, ids, fences, None, None, took, None, None, None)
+    async def _complete(self, connection: Any, ids: list[int]) -> None:
+        await connection.fetch(STORE.complete_alike, array_text(ids), 1, None, 0, None)
 
     async def latency(self, *, notified: bool) -> float:
         publisher, claimer, listener = await self._open_connections(3)
@@ -117,9 +115,9 @@ class RawPostgres(Raw):
         committed = perf_counter()
         if notified:
             await heard.wait()
-        rows = await self._claim(claimer, 1, 0)
+        ids = await self._claim(claimer, 1, 0)
         took = perf_counter() - committed
-        await self._complete(claimer, rows)
+        await self._complete(claimer, ids)
         await listener.remove_listener(CHANNEL, hear)
         return took
 

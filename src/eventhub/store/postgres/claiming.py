@@ -1,57 +1,203 @@
-"""Rows that were claimed: whose they are, and who has to wait for more."""
+"""Claiming work from PostgreSQL: which routes are looked at, from where on, and who gets what was found."""
 
 from __future__ import annotations
 
+import asyncio
+import time
+from abc import abstractmethod
 from collections import Counter, deque
-from collections.abc import Sequence
-from datetime import timedelta
-from typing import Any, Final
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+from itertools import repeat
+from typing import Any, Final, TypeVar
 
+import msgspec
+
+from eventhub.store.contract import Store
+from eventhub.store.postgres.floors import Floors, Look
+from eventhub.store.postgres.publishing import SQL
 from eventhub.store.postgres.reading import same
-from eventhub.store.rows import to_claims
+from eventhub.store.routes import KnownRoutes, by_priority
+from eventhub.store.rows import first_claims, to_claims
 from eventhub.store.values import Claim, Wanted
 
-__all__ = ["claimed", "is_enough", "shared_out", "without"]
+__all__ = ["PostgresClaiming"]
 
-WORKER: Final = 18
-"""Where a claimed row says whose it is."""
+T = TypeVar("T")
+ROUTES_SECONDS: Final = 1.0
+"""How long the known routes are trusted while they yield work."""
+BETWEEN: Final = "\x1e"
+"""What stands between two payloads of an answer."""
 
-
-def is_enough(rows: list[Any], limit: int, workers: list[str]) -> bool:
-    """One worker is content with some; of many, each wants one."""
-    return len(rows) >= limit or (len(workers) == 1 and bool(rows))
-
-
-def without(workers: list[str], rows: list[Any]) -> list[str]:
-    """Those who still have nothing, in their order; the one worker gets everything."""
-    if len(workers) == 1 or not rows:
-        return workers
-    served = Counter(row[WORKER] for row in rows)
-    left = []
-    for worker in workers:
-        if served[worker]:
-            served[worker] -= 1
-        else:
-            left.append(worker)
-    return left
+_numbers = msgspec.json.Decoder(list[int]).decode
+_specials = msgspec.json.Decoder(list[list[Any]]).decode
 
 
-def shared_out(rows: list[Any], wanted: Sequence[Wanted]) -> list[list[Claim]]:
-    """Who gets what: as the rows say, and between claims of the same name the first comes first."""
-    of_worker: dict[str, deque[Claim]] = {}
-    found = claimed(rows, wanted[0].queue, wanted[0].lease)
-    for row, claim in zip(rows, found, strict=True):
-        of_worker.setdefault(row[WORKER], deque()).append(claim)
-    shared = []
-    for one in wanted:
-        mine = of_worker.get(one.worker, deque())
-        shared.append([mine.popleft() for _ in range(min(one.limit, len(mine)))])
-    return shared
+class Taken(msgspec.Struct):
+    """What was claimed, in order, and whose each of it is."""
+
+    claims: list[Claim] = []
+    workers: list[str] = []
+
+    def add(self, more: Taken) -> None:
+        self.claims += more.claims
+        self.workers += more.workers
+
+    def is_enough(self, limit: int, workers: list[str]) -> bool:
+        """One worker is content with some; of many, each wants one."""
+        return len(self.claims) >= limit or (len(workers) == 1 and bool(self.claims))
+
+    def left_of(self, workers: list[str]) -> list[str]:
+        """Those who still have nothing, in their order; the one worker gets everything."""
+        if len(workers) == 1 or not self.claims:
+            return workers
+        served = Counter(self.workers)
+        left = []
+        for worker in workers:
+            if served[worker]:
+                served[worker] -= 1
+            else:
+                left.append(worker)
+        return left
+
+    def shared_out(self, wanted: Sequence[Wanted]) -> list[list[Claim]]:
+        """Who gets what: as the rows say, and between claims of the same name the first comes first."""
+        of_worker: dict[str, deque[Claim]] = {}
+        for worker, claim in zip(self.workers, self.claims, strict=True):
+            of_worker.setdefault(worker, deque()).append(claim)
+        shared = []
+        for one in wanted:
+            mine = of_worker.get(one.worker, deque())
+            shared.append([mine.popleft() for _ in range(min(one.limit, len(mine)))])
+        return shared
 
 
-def claimed(rows: list[Any], queue: str, lease: timedelta) -> list[Claim]:
-    """The rows of a claim as values; the first of them tells when the lease ends."""
-    if not rows:
-        return []
-    until = rows[0][17]
-    return to_claims(rows, raised=0, queue=queue, now=until - lease, until=until, time=same)
+class PostgresClaiming(Store):
+    """The claiming part of the PostgreSQL store."""
+
+    _floors: Floors
+    _known: KnownRoutes
+    _known_at: float
+
+    @abstractmethod
+    async def _fetch(self, query: str, *args: Any) -> list[Any]: ...
+    @abstractmethod
+    async def _read(self, query: str, *args: Any) -> list[Any]: ...
+
+    async def _claim(self, wanted: Wanted) -> list[Claim]:
+        return (await self._take(wanted, [wanted.worker])).claims
+
+    async def _claim_together(self, wanted: Sequence[Wanted]) -> list[list[Claim]]:
+        if len(wanted) == 1:
+            return [await self._claim(wanted[0])]
+        workers = [one.worker for one in wanted for _ in range(one.limit)]
+        taken = await self._take(msgspec.structs.replace(wanted[0], limit=len(workers)), workers)
+        return taken.shared_out(wanted)
+
+    async def _claim_ids(self, ids: Sequence[int], worker: str, lease: timedelta, now: datetime | None) -> list[Claim]:
+        rows = await self._fetch(SQL.claim_ids, sorted(ids), worker, lease, now)
+        if not rows:
+            return []
+        until = rows[0][17]
+        return to_claims(rows, raised=0, queue="", now=until - lease, until=until, time=same)
+
+    async def _known_routes(self, *, fresh: bool = True) -> KnownRoutes:
+        """The routes: another process may have added one, so an empty claim looks again."""
+        if fresh or time.monotonic() - self._known_at > ROUTES_SECONDS:
+            asked_at = time.monotonic()
+            self._known.learn(await self._read(SQL.new_routes, self._known.last))
+            self._known_at = asked_at
+        return self._known
+
+    async def _take(self, wanted: Wanted, workers: list[str]) -> Taken:
+        """For the one worker, or for many of whom each gets one: then as many as possible, not just some."""
+        taken = Taken()
+        for fresh in (False, True):
+            known = await self._known_routes(fresh=fresh or wanted.now is not None)
+            for routes in by_priority(known.find(wanted.queue, wanted.tags)):
+                left = wanted.limit - len(taken.claims)
+                if left > 0:
+                    taken.add(await self._take_from(routes, left, wanted, taken.left_of(workers)))
+            if wanted.now is not None or taken.is_enough(wanted.limit, workers):
+                break
+        return taken
+
+    async def _take_from(self, routes: list[int], limit: int, wanted: Wanted, workers: list[str]) -> Taken:
+        if len(routes) == 1:
+            return await self._take_from_one(routes[0], limit, wanted, workers)
+        asked = (routes, limit, workers, wanted.lease, wanted.max_attempts, wanted.now)
+        taken = await self._told(await self._fetch(SQL.claim_routes, *asked), wanted, workers)
+        if not taken.is_enough(limit, workers) and await self._fetch(SQL.any_ready, routes):
+            # Others hold the oldest of all just now. One by one, a claim steps over what is held.
+            for route in routes:
+                left = limit - len(taken.claims)
+                if left > 0:
+                    taken.add(await self._take_from_one(route, left, wanted, taken.left_of(workers)))
+        return taken
+
+    async def _take_from_one(self, route: int, limit: int, wanted: Wanted, workers: list[str]) -> Taken:
+        taken = Taken()
+        look: Look | None = self._floors.look(route, everywhere=wanted.now is not None)
+        while look is not None:
+            taken.add(await self._look(look, limit - len(taken.claims), wanted, taken.left_of(workers)))
+            if taken.is_enough(limit, workers):
+                return taken
+            look = self._floors.look_below(look)
+        self._look_later(route, wanted.queue)
+        return taken
+
+    async def _look(self, look: Look, limit: int, wanted: Wanted, workers: list[str]) -> Taken:
+        asked = (look.route, limit, workers, wanted.lease, look.start, wanted.max_attempts, wanted.now)
+        try:
+            taken = await self._told(await self._fetch(SQL.claim_route, *asked), wanted, workers)
+        except BaseException:
+            self._floors.lower([(look.route, look.start)])  # what it held was passed over by others
+            raise
+        if taken.claims:
+            self._floors.claimed(look, taken.claims[-1].event.id, all_of_it=len(taken.claims) < limit)
+        elif self._floors.missed(look):
+            asked_at = time.monotonic()
+            ((newest,),) = await self._read(SQL.newest_id)
+            self._floors.mark(look.route, newest, way=time.monotonic() - asked_at)
+        return taken
+
+    def _look_later(self, route: int, queue: str) -> None:
+        """Whoever waits for work that a look could not be afforded for is woken when it can."""
+        seconds = self._floors.owed(route)
+        if seconds is not None:
+            asyncio.get_running_loop().call_later(seconds, self._look_now, route, queue)
+
+    def _look_now(self, route: int, queue: str) -> None:
+        self._floors.paid(route)
+        self.wakeups.wake(queue)
+
+    async def _told(self, answer: list[Any], wanted: Wanted, workers: list[str]) -> Taken:
+        """The one row that a claim is answered with."""
+        ((until, numbers, payloads, types, times, specials, whose),) = answer
+        if numbers is None:
+            return Taken()
+        ids, texts = _numbers(f"[{numbers[1:-1]}]"), payloads.split(BETWEEN)
+        if "" in texts:
+            await self._fill_in(ids, texts)
+        now, queue = until - wanted.lease, wanted.queue
+        columns = zip(ids, _of_each(types), texts, _of_each(times), strict=False)
+        claims = first_claims(columns, queue=queue, limit=wanted.max_attempts, now=now, until=until)
+        if specials is not None:
+            place = {number: place for place, number in enumerate(ids)}
+            for special in _specials(specials):
+                at = place[special[0]]
+                event = claims[at].event
+                row = (*special[:6], event.type, texts[at], *special[6:], event.created_at, event.id, None)
+                (claims[at],) = to_claims([row], raised=0, queue=queue, now=now, until=until, time=same)
+        return Taken(claims, whose or [workers[0]] * len(claims))
+
+    async def _fill_in(self, ids: Sequence[int], texts: list[str]) -> None:
+        """Large payloads come one by one, so that the server never has all of them in its hands."""
+        large = {number: place for place, (number, text) in enumerate(zip(ids, texts, strict=True)) if not text}
+        for number, payload in await self._fetch(SQL.payloads, list(large)):
+            texts[large[number]] = payload
+
+
+def _of_each(column: list[T]) -> Iterable[T]:
+    """A column that says the same of all says it once."""
+    return repeat(column[0]) if len(column) == 1 else column

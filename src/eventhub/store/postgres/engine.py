@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -10,7 +9,6 @@ from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 import asyncpg
-import msgspec
 
 from eventhub.core.lifecycle import Bury, Complete, Reason
 from eventhub.errors import StoreBusy
@@ -19,10 +17,10 @@ from eventhub.store.columns import PlainEvents, bare_one, check, is_unchecked, r
 from eventhub.store.completions import CompletedTogether, Completions, completions
 from eventhub.store.opening import shown
 from eventhub.store.postgres import settling
-from eventhub.store.postgres.claiming import claimed, is_enough, shared_out, without
+from eventhub.store.postgres.claiming import PostgresClaiming
 from eventhub.store.postgres.connection import migrate, open_pool, translated
 from eventhub.store.postgres.delivering import PostgresDelivering
-from eventhub.store.postgres.floors import Floors, Look
+from eventhub.store.postgres.floors import Floors
 from eventhub.store.postgres.ledger import PostgresLedger
 from eventhub.store.postgres.lending import Lending
 from eventhub.store.postgres.marker_floor import MarkerFloor
@@ -40,14 +38,12 @@ from eventhub.store.postgres.publishing import (
 from eventhub.store.postgres.reading import PostgresReading
 from eventhub.store.postgres.signals import Signals
 from eventhub.store.postgres.watching import PostgresWatching
-from eventhub.store.routes import KnownRoutes, by_priority
-from eventhub.store.values import Claim, Held, NewEvent, Published, Report, Route, Settled, Tended, Wanted
+from eventhub.store.routes import KnownRoutes
+from eventhub.store.values import Held, NewEvent, Published, Report, Route, Settled, Tended
 
 __all__ = ["PostgresStore"]
 
 R = TypeVar("R")
-ROUTES_SECONDS = 1.0
-"""How long the known routes are trusted while they yield work."""
 NEAR = 0.0005
 """Seconds of a round trip. A large batch that is written as it is checked takes three more than in one statement, which
 is half of the time that it saves for a thousand events."""
@@ -58,6 +54,7 @@ TRIES = 4
 
 
 class PostgresStore(
+    PostgresClaiming,
     PostgresReading,
     PostgresOperating,
     PostgresDelivering,
@@ -203,89 +200,7 @@ class PostgresStore(
         for place, number in rows:
             self._routes[unknown[place - 1]] = number
 
-    # ---------------------------------------------------------------- claim
-
-    async def _claim(self, wanted: Wanted) -> list[Claim]:
-        return claimed(await self._claim_rows(wanted, [wanted.worker]), wanted.queue, wanted.lease)
-
-    async def _claim_together(self, wanted: Sequence[Wanted]) -> list[list[Claim]]:
-        if len(wanted) == 1:
-            return [await self._claim(wanted[0])]
-        workers = [one.worker for one in wanted for _ in range(one.limit)]
-        rows = await self._claim_rows(msgspec.structs.replace(wanted[0], limit=len(workers)), workers)
-        return shared_out(rows, wanted)
-
-    async def _claim_rows(self, wanted: Wanted, workers: list[str]) -> list[Any]:
-        """Rows for the one worker, or for many of whom each gets one: then as many as possible, not just some."""
-        rows: list[Any] = []
-        for fresh in (False, True):
-            known = await self._known_routes(fresh=fresh or wanted.now is not None)
-            for routes in by_priority(known.find(wanted.queue, wanted.tags)):
-                left = wanted.limit - len(rows)
-                if left > 0:
-                    rows += await self._claim_routes(routes, left, wanted, without(workers, rows))
-            if wanted.now is not None or is_enough(rows, wanted.limit, workers):
-                break
-        return rows
-
-    async def _known_routes(self, *, fresh: bool = True) -> KnownRoutes:
-        """The routes: another process may have added one, so an empty claim looks again."""
-        if fresh or time.monotonic() - self._known_at > ROUTES_SECONDS:
-            asked_at = time.monotonic()
-            self._known.learn(await self._read(SQL.new_routes, self._known.last))
-            self._known_at = asked_at
-        return self._known
-
-    async def _claim_routes(self, routes: list[int], limit: int, wanted: Wanted, workers: list[str]) -> list[Any]:
-        if len(routes) == 1:
-            return await self._claim_route(routes[0], limit, wanted, workers)
-        asked = (limit, workers, wanted.lease)
-        rows = await self._fetch(SQL.claim_routes, routes, *asked, wanted.max_attempts, wanted.now)
-        if not is_enough(rows, limit, workers) and await self._fetch(SQL.any_ready, routes):
-            # Others hold the oldest of all just now. One by one, a claim steps over what is held.
-            for route in routes:
-                if len(rows) < limit:
-                    rows += await self._claim_route(route, limit - len(rows), wanted, without(workers, rows))
-        return rows
-
-    async def _claim_route(self, route: int, limit: int, wanted: Wanted, workers: list[str]) -> list[Any]:
-        rows: list[Any] = []
-        look: Look | None = self._floors.look(route, everywhere=wanted.now is not None)
-        while look is not None:
-            rows += await self._look(look, limit - len(rows), wanted, without(workers, rows))
-            if is_enough(rows, limit, workers):
-                return rows
-            look = self._floors.look_below(look)
-        self._look_later(route, wanted.queue)
-        return rows
-
-    async def _look(self, look: Look, limit: int, wanted: Wanted, workers: list[str]) -> list[Any]:
-        asked = (look.route, limit, workers, wanted.lease, look.start, wanted.max_attempts, wanted.now)
-        try:
-            found = await self._fetch(SQL.claim_route, *asked)
-        except BaseException:
-            self._floors.lower([(look.route, look.start)])  # what it held was passed over by others
-            raise
-        if found:
-            self._floors.claimed(look, found[-1][15], all_of_it=len(found) < limit)
-        elif self._floors.missed(look):
-            asked_at = time.monotonic()
-            ((newest,),) = await self._read(SQL.newest_id)
-            self._floors.mark(look.route, newest, way=time.monotonic() - asked_at)
-        return found
-
-    def _look_later(self, route: int, queue: str) -> None:
-        """Whoever waits for work that a look could not be afforded for is woken when it can."""
-        seconds = self._floors.owed(route)
-        if seconds is not None:
-            asyncio.get_running_loop().call_later(seconds, self._look_now, route, queue)
-
-    def _look_now(self, route: int, queue: str) -> None:
-        self._floors.paid(route)
-        self.wakeups.wake(queue)
-
-    async def _claim_ids(self, ids: Sequence[int], worker: str, lease: timedelta, now: datetime | None) -> list[Claim]:
-        return claimed(await self._fetch(SQL.claim_ids, sorted(ids), worker, lease, now), "", lease)
+    # --------------------------------------------------------------- leases
 
     async def _extend(self, held: Sequence[Held], lease: timedelta, now: datetime | None) -> set[int]:
         return await self._lengthen(SQL.extend, held, lease, now)
