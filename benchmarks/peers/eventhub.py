@@ -48,7 +48,7 @@ class EventHub(Peer):
         await self._queue.publish(TYPE, payload)
 
     async def publish_batch(self, payloads: Sequence[dict[str, Any]]) -> None:
-        await self._queue.publish_many([{"type": TYPE, "payload": payload} for payload in payloads])
+        await self._queue.publish_many(TYPE, payloads)
 
     async def publish_ordered(self, events: Sequence[dict[str, Any]]) -> None:
         await self._queue.publish_many(

@@ -103,6 +103,38 @@ async def test_many_are_stored_in_order_and_give_their_ids(queue):
     assert [event.payload for event in await queue.poll_many(300)] == list(range(250))
 
 
+@pytest.mark.parametrize("count", [0, 1, 250, 1200])
+async def test_one_type_and_payloads_are_as_good_as_mappings(queue, count):
+    ids = await queue.publish_many("n", (n for n in range(count)))
+    assert (ids, len(ids)) == (sorted(ids), count)
+    found = await queue.poll_many(1300)
+    assert [(event.type, event.payload) for event in found] == [("n", n) for n in range(count)]
+
+
+@pytest.mark.parametrize("place", [0, 900])
+async def test_a_bad_payload_beside_its_type_is_named_and_none_is_stored(queue, place):
+    payloads = [{"x": math.nan if n == place else n} for n in range(1000)]
+    with pytest.raises(InvalidPayloadError, match=rf"Event {place} of the batch .*payload\.x is nan"):
+        await queue.publish_many("n", payloads)
+    assert await queue.poll() is None
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        (("n",), "the type 'n' and None as payloads"),
+        (("n", "text"), "'text' as payloads; give a list"),
+        (("n", {"x": 1}), "as payloads; give a list"),
+        (("", [1]), "type"),
+        (([{"type": "n", "payload": 1}], [1]), "events and payloads"),
+    ],
+)
+async def test_a_batch_that_is_neither_is_refused(queue, given, problem):
+    with pytest.raises(InvalidEventError, match=problem):
+        await queue.publish_many(*given)
+    assert await queue.poll() is None
+
+
 async def test_a_bad_event_in_a_batch_is_named_and_none_is_stored(queue):
     with pytest.raises(InvalidPayloadError, match=r"Event 1 of the batch .*payload\.x is nan"):
         await queue.publish_many([{"type": "a", "payload": 1}, {"type": "a", "payload": {"x": math.nan}}])

@@ -12,7 +12,7 @@ from eventhub.clock import Clock
 from eventhub.core.events import Event, QueuedEvent, Status
 from eventhub.core.lifecycle import Release
 from eventhub.core.matching import check_queue
-from eventhub.errors import SettingsError
+from eventhub.errors import InvalidEventError, SettingsError
 from eventhub.queue.claims import ClaimMemory
 from eventhub.queue.reporting import Reporter
 from eventhub.queue.verdicts import finalized
@@ -118,15 +118,24 @@ class EventQueue:
                 return first
         return as_published(new, published)
 
-    async def publish_many(self, events: Iterable[Mapping[str, Any]], *, connection: Any = None) -> list[int]:
-        """Store many events, all or none; returns their ids in the same order.
+    async def publish_many(
+        self,
+        events: str | Iterable[Mapping[str, Any]],
+        payloads: Iterable[Any] | None = None,
+        *,
+        connection: Any = None,
+    ) -> list[int]:
+        """Store many events, all or none: mappings, or one type and their payloads. Returns their ids in order.
 
         The payloads of a large batch are checked while it is being written: leave them alone until this returns.
         """
-        given, now = list(events), self.now()
+        given = _batch(events, payloads)
+        now = self.now()
         with suppress(Doubtful):  # then nothing was stored
-            return ids_of(await self.store.publish(self._composer.together(given), connection=connection, now=now))
-        return ids_of(await self.store.publish(self._composer.many(given), connection=connection, now=now))
+            together = self._composer.alike(*given) if isinstance(given, tuple) else self._composer.together(given)
+            return ids_of(await self.store.publish(together, connection=connection, now=now))
+        each = [{"type": given[0], "payload": one} for one in given[1]] if isinstance(given, tuple) else given
+        return ids_of(await self.store.publish(self._composer.many(each), connection=connection, now=now))
 
     # ----------------------------------------------------------------- poll
 
@@ -228,3 +237,18 @@ def as_duration(name: str, value: timedelta | float, *, zero: bool = False) -> t
     if duration < timedelta(0) or not (zero or duration):
         raise SettingsError(f"{name} is {value!r}; give {'0 or more' if zero else 'more than 0'}.")
     return duration
+
+
+def _batch(
+    events: str | Iterable[Mapping[str, Any]], payloads: Iterable[Any] | None
+) -> tuple[str, list[Any]] | list[Mapping[str, Any]]:
+    """What is to be published: one type and payloads, or mappings."""
+    if isinstance(events, str):
+        if payloads is None or isinstance(payloads, str | bytes | Mapping):
+            raise InvalidEventError(
+                f"publish_many got the type {events!r:.80} and {payloads!r:.80} as payloads; give a list of them."
+            )
+        return events, list(payloads)
+    if payloads is not None:
+        raise InvalidEventError("publish_many got events and payloads; give a type and payloads, or events alone.")
+    return list(events)

@@ -97,12 +97,21 @@ class Composer:
             return self.many(events)
         if fields != len(_NEEDED) or name not in self._types:
             return self.many(events)
+        return self._column(name, payloads) or self.many(events)
+
+    def alike(self, type_: str, payloads: Sequence[Any]) -> Sequence[NewEvent]:
+        """As ``together``, for a type and the payloads alone."""
+        name = type_ if type_ in self._types else self._type(type_)
+        return self._column(name, payloads) or self.many([{"type": name, "payload": payload} for payload in payloads])
+
+    def _column(self, name: str, payloads: Sequence[Any]) -> Sequence[NewEvent] | None:
+        """Plain events whose first few payloads are good; None if one of these needs a closer look."""
         like = NewEvent(type=name, payload="", route=self._plain, max_attempts=self._max_attempts)
         plain = PlainEvents(like, dump_pieces(payloads), len(payloads))
         try:
             plain.check_some()
         except Doubtful:
-            return self.many(events)
+            return None
         return plain
 
     def many(self, events: Iterable[Mapping[str, Any]], *, texts: Sequence[str | None] | None = None) -> list[NewEvent]:
