@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import timedelta
 from typing import Any
 
@@ -11,9 +12,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from eventhub.core.lifecycle import Complete, Retry
-from eventhub.core.strict_json import dump
+from eventhub.core.strict_json import decode, dump
+from eventhub.errors import StoreUnavailable
 from eventhub.store import Store, open_store
 from eventhub.store import portions as portions_module
+from eventhub.store.postgres import PostgresStore
+from eventhub.store.postgres.publishing import SQL
 from eventhub.store.values import Claim, Report
 from tests.conformance.support import MINUTE, QUEUE, ids, new, publish, take
 
@@ -108,6 +112,93 @@ async def test_more_than_one_answer_can_hold_is_claimed_in_portions(
     numbers = await publish(store, *(new() for _ in range(35)), now=None)
     assert ids(await take(store, 32, now=None)) == numbers[:32]
     assert ids(await take(store, 32, now=None)) == numbers[32:]
+
+
+METADATA = {"short": '{"a":"b"}', "long": dump({"a": INCOMPRESSIBLE}), "quotes": dump({"a": '"' * 20_000})}
+
+
+@pytest.mark.parametrize("tries", [1, 2])
+async def test_metadata_come_back_whatever_their_size(store: Store, tries: int) -> None:
+    metadata = [None, *METADATA.values()] * 2
+    events = [new(payload=LARGE if n % 2 else n, metadata=text) for n, text in enumerate(metadata)]
+    await publish(store, *events, now=None)
+    for _ in range(tries - 1):
+        await store.settle([Report(claim.held, Retry("again")) for claim in await take(store, 10, now=None)])
+    claims = await take(store, 10, now=None)
+    assert [claim.event.metadata for claim in claims] == [{} if text is None else decode(text) for text in metadata]
+    assert [claim.event.payload for claim in claims] == [LARGE if n % 2 else n for n in range(8)]
+    assert {claim.held.fence for claim in claims} == {tries}
+
+
+class Meddling:
+    """Does something at the moment in which large payloads are asked for."""
+
+    def __init__(self, store: Store, monkeypatch: pytest.MonkeyPatch, meddle: Callable[[], Awaitable[None]]) -> None:
+        assert isinstance(store, PostgresStore)
+        fetch = store._fetch
+
+        async def watched(query: str, *arguments: Any) -> list[Any]:
+            if query == SQL.claimed_large:
+                self.answers.append(query)
+                await meddle()
+            return await fetch(query, *arguments)
+
+        self.answers: list[str] = []
+        monkeypatch.setattr(store, "_fetch", watched)
+
+
+@pytest.fixture
+async def postgres_store(postgres_url: str) -> AsyncIterator[Store]:
+    async with open_store(postgres_url) as opened:
+        yield opened
+
+
+async def test_no_answer_is_put_together_from_what_only_looks_small(
+    postgres_store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A payload that was compressed is short where it lies, and a column of many would not fit into an answer."""
+
+    async def nothing() -> None: ...
+
+    meddling = Meddling(postgres_store, monkeypatch, nothing)
+    await publish(postgres_store, new(payload="x" * 300_000), now=None)
+    (claim,) = await take(postgres_store, now=None)
+    assert len(claim.event.payload) == 300_000
+    assert meddling.answers
+
+
+async def test_what_was_claimed_is_given_back_when_its_payloads_do_not_come(
+    postgres_store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = postgres_store
+
+    async def cut() -> None:
+        raise StoreUnavailable("cut")
+
+    await publish(store, new(payload=0), new(payload=1), new(payload=LARGE, key="k"), new(payload=3), now=None)
+    before = await take(store, 2, now=None)
+    await store.settle([Report(claim.held, Retry("again")) for claim in before])
+    with monkeypatch.context() as broken:
+        Meddling(store, broken, cut)
+        with pytest.raises(StoreUnavailable):
+            await take(store, 10, now=None)
+    claims = await take(store, 10, now=None)
+    assert [(claim.event.payload, claim.event.attempts) for claim in claims] == [(0, 2), (1, 2), (LARGE, 1), (3, 1)]
+
+
+async def test_an_event_that_is_gone_before_its_payload_is_read_is_left_out(
+    postgres_store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = postgres_store
+    numbers = await publish(store, new(payload=0), new(payload=LARGE), new(payload=2), now=None)
+
+    async def remove() -> None:
+        operator = await asyncpg.connect(store.url)
+        await operator.execute("DELETE FROM eventhub.events WHERE id = $1", numbers[1])
+        await operator.close()
+
+    Meddling(store, monkeypatch, remove)
+    assert [claim.event.payload for claim in await take(store, 10, now=None)] == [0, 2]
 
 
 async def test_what_was_damaged_in_the_database_stops_nobody(postgres_url: str) -> None:

@@ -304,3 +304,25 @@ async def test_a_completion_judges_a_row_that_changed_while_it_waited(
     assert [answer.accepted for answer in answers] == [True, accepted, True]
     assert (await store.log(middle))[-1].action == ("COMPLETED" if accepted else "PICKED")
     assert (middle in await store.current([middle])) is not accepted
+
+
+@pytest.mark.parametrize("lengthen", ["extend", "start"])
+async def test_completing_and_lengthening_may_wait_for_each_other_in_a_circle(
+    postgres_store: Store, lengthen: str
+) -> None:
+    """Completions take rows as they lie, and leases are lengthened in the order of ids: neither caller hears of it."""
+    store = postgres_store
+    await publish(store, *(new() for _ in range(3)), now=None)
+    first, second, third = (claim.held for claim in await take(store, 3, now=None))
+    await store.extend([first], MINUTE)  # its row lies behind the others now
+    other = await asyncpg.connect(store.url)
+    async with other.transaction():
+        await other.execute("SELECT 1 FROM eventhub.deliveries WHERE id = $1 FOR UPDATE", third.id)
+        settling = asyncio.create_task(store.settle([Report(held, Complete(1)) for held in (first, second, third)]))
+        await until_blocked(other)
+        longer = asyncio.create_task(getattr(store, lengthen)([first, second], MINUTE))
+        await until_blocked(other, 2)
+    await other.close()
+    assert [answer.accepted for answer in await settling] == [True] * 3
+    assert await longer in (set(), {first.id, second.id})
+    assert await store.current([first.id, second.id, third.id]) == {}

@@ -25,7 +25,7 @@ from eventhub.store.values import Claim, Wanted
 __all__ = ["Portions"]
 
 AT_ONCE: Final = 100
-MANY_AT_ONCE: Final = 10_000
+MANY_AT_ONCE: Final = 1000
 
 
 class Portions:

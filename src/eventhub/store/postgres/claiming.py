@@ -7,19 +7,22 @@ import time
 from abc import abstractmethod
 from collections import Counter, deque
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 from itertools import repeat
 from typing import Any, Final, TypeVar
 
 import msgspec
 
+from eventhub.core.lifecycle import Release
+from eventhub.errors import StoreError
 from eventhub.store.contract import Store
 from eventhub.store.postgres.floors import Floors, Look
 from eventhub.store.postgres.publishing import SQL
 from eventhub.store.postgres.reading import same
 from eventhub.store.routes import KnownRoutes, by_priority
 from eventhub.store.rows import first_claims, to_claims
-from eventhub.store.values import Claim, Wanted
+from eventhub.store.values import Claim, Held, Report, Wanted
 
 __all__ = ["PostgresClaiming"]
 
@@ -59,6 +62,11 @@ class Taken(msgspec.Struct):
             else:
                 left.append(worker)
         return left
+
+    def without_those_of(self, texts: list[str]) -> Taken:
+        """Without those whose event is gone: an operator was quicker."""
+        kept = [at for at, text in enumerate(texts) if text]
+        return Taken([self.claims[at] for at in kept], [self.workers[at] for at in kept])
 
     def shared_out(self, wanted: Sequence[Wanted]) -> list[list[Claim]]:
         """Who gets what: as the rows say, and between claims of the same name the first comes first."""
@@ -172,32 +180,48 @@ class PostgresClaiming(Store):
         self.wakeups.wake(queue)
 
     async def _told(self, answer: list[Any], wanted: Wanted, workers: list[str]) -> Taken:
-        """The one row that a claim is answered with."""
-        ((until, numbers, payloads, types, times, specials, whose),) = answer
+        """The one row that a claim is answered with. A delivery of work has the id of its event."""
+        ((until, numbers, payloads, types, times, more, whose),) = answer
         if numbers is None:
             return Taken()
         ids, texts = _numbers(f"[{numbers[1:-1]}]"), payloads.split(BETWEEN)
+        if len(ids) != len(texts):
+            raise StoreError(f"{self.name}: a claim of {len(ids)} events came with {len(texts)} payloads.")
+        specials = {} if more is None else {special[0]: special for special in _specials(more)}
         if "" in texts:
-            await self._fill_in(ids, texts)
+            await self._fill_in(ids, texts, specials, wanted)
         now, queue = until - wanted.lease, wanted.queue
         columns = zip(ids, _of_each(types), texts, _of_each(times), strict=False)
         claims = first_claims(columns, queue=queue, limit=wanted.max_attempts, now=now, until=until)
-        if specials is not None:
-            place = {number: place for place, number in enumerate(ids)}
-            for special in _specials(specials):
-                at = place[special[0]]
+        for at, number in enumerate(ids) if specials else ():
+            if (special := specials.get(number)) is not None:
                 event = claims[at].event
-                row = (*special[:6], event.type, texts[at], *special[6:], event.created_at, event.id, None)
+                row = (*special[:6], event.type, texts[at], *special[6:], event.created_at, number, None)
                 (claims[at],) = to_claims([row], raised=0, queue=queue, now=now, until=until, time=same)
-        return Taken(claims, whose or [workers[0]] * len(claims))
+        taken = Taken(claims, whose or [workers[0]] * len(claims))
+        return taken if all(texts) else taken.without_those_of(texts)
 
-    async def _fill_in(self, ids: Sequence[int], texts: list[str]) -> None:
-        """Large payloads come one by one, so that the server never has all of them in its hands."""
-        large = {number: place for place, (number, text) in enumerate(zip(ids, texts, strict=True)) if not text}
-        for number, payload in await self._fetch(SQL.payloads, list(large)):
+    async def _fill_in(self, ids: list[int], texts: list[str], specials: dict[int, list[Any]], wanted: Wanted) -> None:
+        """Large payloads and metadata come row by row. If they do not come at all, what was claimed is given back."""
+        large = {number: at for at, (number, text) in enumerate(zip(ids, texts, strict=True)) if not text}
+        try:
+            rows = await self._fetch(SQL.claimed_large, list(large))
+        except StoreError:
+            held = [_held(number, specials.get(number)) for number in ids]
+            with suppress(StoreError):
+                await self._settle([Report(each, Release()) for each in held], wanted.now)
+            raise
+        for number, payload, metadata in rows:
             texts[large[number]] = payload
+            if number in specials:
+                specials[number][6] = metadata
 
 
 def _of_each(column: list[T]) -> Iterable[T]:
     """A column that says the same of all says it once."""
     return repeat(column[0]) if len(column) == 1 else column
+
+
+def _held(number: int, special: list[Any] | None) -> Held:
+    """The claim of a row, which is the first of its delivery if there is nothing special about it."""
+    return Held(number, 1) if special is None else Held(number, special[1], special[4])

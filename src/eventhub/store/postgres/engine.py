@@ -210,7 +210,10 @@ class PostgresStore(
 
     async def _lengthen(self, query: str, held: Sequence[Held], lease: timedelta, now: datetime | None) -> set[int]:
         ordered = sorted(held, key=lambda claim: claim.id)
-        rows = await self._fetch(query, [c.id for c in ordered], [c.fence for c in ordered], lease, now)
+        try:
+            rows = await self._fetch(query, [c.id for c in ordered], [c.fence for c in ordered], lease, now)
+        except StoreBusy:  # completions take rows as they lie, not by id: we may have waited for each other
+            rows = []
         lost = {claim.id for claim in held} - {row[0] for row in rows}
         if lost:  # or extended by another call at the same moment, which hides the row from a statement that waited
             missed = [claim for claim in ordered if claim.id in lost]
@@ -247,9 +250,13 @@ class PostgresStore(
             return None
         try:
             with translated(self.url):
-                return await settling.complete_alike(self._lending, reports, plain, now)
-        except StoreBusy:  # it takes rows as they lie, and another who takes them by their ids may wait for it in turn
+                at, accepted = await settling.complete_alike(self._lending, plain, now)
+        except StoreBusy:  # it takes rows as they lie, and another who takes them by id may wait for it in turn
             return None
+        if accepted is None:
+            return CompletedTogether(plain.ids, at)
+        with translated(self.url):
+            return await settling.answers_to_alike(self._lending, reports, plain.fences[0], accepted, at)
 
     async def _settle_any(self, reports: list[Report], now: datetime | None) -> Sequence[Settled]:
         if all(type(report.outcome) is Complete and report.held.lane is None for report in reports):

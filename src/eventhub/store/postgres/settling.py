@@ -11,13 +11,13 @@ from typing import Any, cast
 import msgspec
 
 from eventhub.core.lifecycle import Bury, Complete, Release, Retry, State
-from eventhub.store.completions import CompletedTogether, Completions
+from eventhub.store.completions import Completions
 from eventhub.store.postgres.publishing import SQL, column
 from eventhub.store.postgres.reading import same
 from eventhub.store.rows import to_current
 from eventhub.store.values import Held, Report, Route, Settled
 
-__all__ = ["Freed", "advance", "array_text", "bury", "complete", "complete_alike", "settle"]
+__all__ = ["Freed", "advance", "answers_to_alike", "array_text", "bury", "complete", "complete_alike", "settle"]
 
 Freed = list[tuple[int, int]]
 """Deliveries that became ready: (route, event id), so that claims look for them where they are."""
@@ -77,22 +77,26 @@ async def complete(connection: Any, reports: list[Report], now: datetime | None)
 
 
 async def complete_alike(
-    connection: Any, reports: list[Report], plain: Completions, now: datetime | None
-) -> Sequence[Settled]:
-    """Apply plain completions under one fence, in any order: a statement of their own."""
-    fence, alike = plain.fences[0], len(set(plain.took)) == 1
+    connection: Any, plain: Completions, now: datetime | None
+) -> tuple[datetime, list[int] | None]:
+    """Apply plain completions under one fence, in any order; when, and which were accepted, if not all of them."""
+    took, alike = plain.took, len(set(plain.took)) == 1
     at, ids = await _one_row(
         connection,
         SQL.complete_alike,
         array_text(plain.ids),
-        fence,
-        None if alike else array_text(plain.took),
-        plain.took[0] if alike else None,
+        plain.fences[0],
+        None if alike else array_text(took),
+        index(took[0]) if alike and took[0] is not None else None,
         now,
     )
-    if ids is None:
-        return CompletedTogether(plain.ids, at)
-    return await _answers_to_once(connection, reports, ((number, fence) for number in ids), at)
+    return at, ids
+
+
+async def answers_to_alike(
+    connection: Any, reports: list[Report], fence: int, accepted: list[int], at: datetime
+) -> list[Settled]:
+    return await _answers_to_once(connection, reports, ((number, fence) for number in accepted), at)
 
 
 async def _answers_to_once(

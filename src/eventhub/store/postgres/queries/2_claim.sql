@@ -6,9 +6,10 @@
 -- entries of claimed rows that an old snapshot keeps from being cleaned away. $3 is the one worker that gets all of it, or
 -- a worker for each, of whom the first gets the oldest.
 -- The answer is one row of columns, in the order of the events, because the other side needs more time for a row than for
--- what is in it: when the leases end; the ids; the payloads, between characters that JSON has no place for, but nothing
--- instead of a large one, which is asked for by itself; the types and times, one for all if it is the same; more about those
--- that are not claimed for the first time, or have more than a type and a payload; and whose they are, if not all of one.
+-- what is in it: when the leases end; the ids; the payloads, between characters that JSON has no place for; the types and
+-- times, one for all if it is the same; more about those that are not claimed for the first time, or have more than a type
+-- and a payload; and whose they are, if not all of one. A column is put together in memory, and has its limit: instead of a
+-- payload or metadata that are large, or that may be because they are compressed, it says nothing. claimed_large has them.
 WITH pick AS MATERIALIZED (
   SELECT ctid AS tid FROM eventhub.deliveries WHERE state = 0 AND route = $1 AND event_id >= $5
   ORDER BY event_id LIMIT $2 FOR UPDATE SKIP LOCKED),
@@ -23,14 +24,18 @@ logged AS (
   INSERT INTO eventhub.event_log (event_id, delivery_id, action, worker, attempt, fence, created_at)
   SELECT event_id, id, 'PICKED', worker, attempts, fence, coalesce($7, now()) FROM taken)
 SELECT min(c.due), array_agg(c.id)::text,
-       string_agg(CASE WHEN pg_column_size(c.payload) < 8000 THEN c.payload::text ELSE '' END, E'\x1e'),
+       string_agg(CASE WHEN c.large THEN '' ELSE c.payload::text END, E'\x1e'),
        CASE WHEN min(c.type) = max(c.type) THEN ARRAY[min(c.type)] ELSE array_agg(c.type) END,
        CASE WHEN min(c.created_at) = max(c.created_at) THEN ARRAY[min(c.created_at)] ELSE array_agg(c.created_at) END,
-       json_agg(json_build_array(c.id, c.fence, c.attempts, c.failures, c.lane, c.max_attempts, c.metadata, c.tags, c.title,
-                                 c.description, c.ordering_key, c.idempotency_key)) FILTER (WHERE c.special),
+       json_agg(json_build_array(c.id, c.fence, c.attempts, c.failures, c.lane, c.max_attempts,
+                                 CASE WHEN NOT c.large THEN c.metadata END, c.tags, c.title, c.description,
+                                 c.ordering_key, c.idempotency_key)) FILTER (WHERE c.special),
        CASE WHEN cardinality($3::text[]) > 1 THEN array_agg(c.worker) END
 FROM (SELECT t.id, t.fence, t.attempts, t.failures, t.lane, t.max_attempts, t.due, t.worker, e.type COLLATE "C" AS type,
              e.payload, e.metadata, e.tags, e.title, e.description, e.ordering_key, e.idempotency_key, e.created_at,
+             pg_column_size(e.payload) >= 8000 OR pg_column_compression(e.payload) IS NOT NULL
+             OR e.metadata IS NOT NULL
+                AND (pg_column_size(e.metadata) >= 8000 OR pg_column_compression(e.metadata) IS NOT NULL) AS large,
              t.fence <> 1 OR t.attempts <> 1 OR t.failures <> 0 OR t.lane IS NOT NULL
              OR t.max_attempts IS DISTINCT FROM $6::integer
              OR num_nonnulls(e.metadata, e.tags, e.title, e.description, e.ordering_key, e.idempotency_key) > 0 AS special
@@ -58,18 +63,25 @@ logged AS (
   INSERT INTO eventhub.event_log (event_id, delivery_id, action, worker, attempt, fence, created_at)
   SELECT event_id, id, 'PICKED', worker, attempts, fence, coalesce($6, now()) FROM taken)
 SELECT min(c.due), array_agg(c.id)::text,
-       string_agg(CASE WHEN pg_column_size(c.payload) < 8000 THEN c.payload::text ELSE '' END, E'\x1e'),
+       string_agg(CASE WHEN c.large THEN '' ELSE c.payload::text END, E'\x1e'),
        CASE WHEN min(c.type) = max(c.type) THEN ARRAY[min(c.type)] ELSE array_agg(c.type) END,
        CASE WHEN min(c.created_at) = max(c.created_at) THEN ARRAY[min(c.created_at)] ELSE array_agg(c.created_at) END,
-       json_agg(json_build_array(c.id, c.fence, c.attempts, c.failures, c.lane, c.max_attempts, c.metadata, c.tags, c.title,
-                                 c.description, c.ordering_key, c.idempotency_key)) FILTER (WHERE c.special),
+       json_agg(json_build_array(c.id, c.fence, c.attempts, c.failures, c.lane, c.max_attempts,
+                                 CASE WHEN NOT c.large THEN c.metadata END, c.tags, c.title, c.description,
+                                 c.ordering_key, c.idempotency_key)) FILTER (WHERE c.special),
        CASE WHEN cardinality($3::text[]) > 1 THEN array_agg(c.worker) END
 FROM (SELECT t.id, t.fence, t.attempts, t.failures, t.lane, t.max_attempts, t.due, t.worker, e.type COLLATE "C" AS type,
              e.payload, e.metadata, e.tags, e.title, e.description, e.ordering_key, e.idempotency_key, e.created_at,
+             pg_column_size(e.payload) >= 8000 OR pg_column_compression(e.payload) IS NOT NULL
+             OR e.metadata IS NOT NULL
+                AND (pg_column_size(e.metadata) >= 8000 OR pg_column_compression(e.metadata) IS NOT NULL) AS large,
              t.fence <> 1 OR t.attempts <> 1 OR t.failures <> 0 OR t.lane IS NOT NULL
              OR t.max_attempts IS DISTINCT FROM $5::integer
              OR num_nonnulls(e.metadata, e.tags, e.title, e.description, e.ordering_key, e.idempotency_key) > 0 AS special
       FROM taken t JOIN eventhub.events e ON e.id = t.event_id ORDER BY t.event_id) c;
+
+-- name: claimed_large
+SELECT id, payload, metadata FROM eventhub.events WHERE id = ANY ($1::bigint[]);
 
 -- name: any_ready
 -- Whether several routes gave nothing because they are empty, or because others hold what they looked at.
