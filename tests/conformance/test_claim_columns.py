@@ -18,7 +18,7 @@ from eventhub.store import Store, open_store
 from eventhub.store import portions as portions_module
 from eventhub.store.postgres import PostgresStore
 from eventhub.store.postgres.publishing import SQL
-from eventhub.store.values import Claim, Report
+from eventhub.store.values import Claim, Report, Unread
 from tests.conformance.support import MINUTE, QUEUE, ids, new, publish, take
 
 LARGE = "x" * 20_000
@@ -74,6 +74,16 @@ async def test_first_claims_and_later_ones_are_told_apart_in_one_claim(store: St
     assert [claim.max_attempts for claim in claims] == [None, None, 7, None, None]
     assert [claim.held.fence for claim in claims] == [2, 2, 1, 1, 1]
     assert all(answer.accepted for answer in await store.settle([Report(claim.held, Complete()) for claim in claims]))
+
+
+async def test_an_event_is_read_once_when_it_is_asked_for(store: Store) -> None:
+    await publish(store, new(payload={"n": 1}), new(payload={"n": 2}, title="T"), now=None)
+    plain, titled = await take(store, 2, now=None)
+    assert isinstance(plain.given, Unread)
+    assert plain.event is plain.event
+    assert plain.given is plain.event
+    assert [claim.event.payload for claim in (plain, titled)] == [{"n": 1}, {"n": 2}]
+    assert plain.lease_expires_at == titled.lease_expires_at
 
 
 async def test_a_limit_of_attempts_that_a_claim_brings_holds_for_all_of_it(store: Store) -> None:

@@ -9,18 +9,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any
 
 from eventhub.bus.flights import Flight
 from eventhub.bus.parts import Parts
 from eventhub.core.retry import RetryPolicy
 from eventhub.errors import EventBusShutdownError
 from eventhub.store.rows import as_published
-from eventhub.store.values import Claim, Held, NewEvent, Published
+from eventhub.store.values import FIRST_CLAIM, Claim, Held, NewEvent, Published
 
 __all__ = ["Publisher"]
-
-FIRST_FENCE: Final = 1
 
 
 class Publisher:
@@ -97,7 +95,7 @@ class Publisher:
         ticket.stored.set_result(published)
         task = asyncio.current_task()
         if published.leased and task is not None:
-            claim = Claim(Held(published.id, FIRST_FENCE), as_published(event, published), event.max_attempts)
+            claim = Claim(Held(published.id, FIRST_CLAIM), as_published(event, published), event.max_attempts)
             await self._fly(self._flights.board(claim, task))
 
     async def _settled(self, published: Published, waiter: asyncio.Future[None]) -> None:

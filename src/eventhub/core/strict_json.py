@@ -34,6 +34,7 @@ __all__ = [
     "dump_metadata",
     "dump_pieces",
     "load",
+    "readable",
     "ready_texts",
 ]
 
@@ -140,6 +141,14 @@ def dump_metadata(metadata: Any) -> str | None:
 def decode(text: str | bytes) -> Any:
     """The value of a text that this module wrote."""
     return _decode(text)
+
+
+def readable(text: str) -> Any:
+    """The value of a text, or the text itself when somebody has damaged it where it lay: that must stop nobody."""
+    try:
+        return _decode(text)
+    except (msgspec.DecodeError, RecursionError):
+        return text
 
 
 def load(text: str | bytes, *, max_bytes: int = MAX_BYTES, envelope: int = 0) -> Any:

@@ -16,7 +16,7 @@ import msgspec
 
 from eventhub.core.events import QueuedEvent
 from eventhub.core.lifecycle import Outcome, Release
-from eventhub.store.values import Held, Report
+from eventhub.store.values import Claim, Held, Report
 
 __all__ = ["Appetite", "Job", "Jobs"]
 
@@ -28,12 +28,19 @@ class Job(msgspec.Struct, gc=False):
     """A claim on its way through this process. A runner takes itself out again, so that nothing goes in a circle."""
 
     held: Held
-    event: QueuedEvent
-    max_attempts: int | None
+    claim: Claim
     since: float
     known: dict[str, tuple[str, str | None]] = {}
     runner: asyncio.Task[Any] | None = None
     lost: bool = False
+
+    @property
+    def event(self) -> QueuedEvent:
+        return self.claim.event
+
+    @property
+    def max_attempts(self) -> int | None:
+        return self.claim.max_attempts
 
     def lose(self) -> None:
         """Somebody else has the event now: what runs for it here is in vain."""

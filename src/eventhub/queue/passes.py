@@ -48,13 +48,14 @@ class Passes:
 
     async def run(self, job: Job) -> Outcome:
         """The outcome of one attempt; raises ClaimLost when somebody else has the event meanwhile."""
-        handlers = self._handlers.matching(job.event.type)
+        event = job.event
+        handlers = self._handlers.matching(event.type)
         if not handlers:
-            return self._unmatched.outcome(job.event)
+            return self._unmatched.outcome(event)
         started = perf_counter()
         results: Sequence[HandlerResult]
         if len(handlers) == 1 and not job.known:
-            result = await handlers[0](job.event)
+            result = await handlers[0](event)
             took = int((perf_counter() - started) * 1000)
             if result is SUCCESS and took < len(_COMPLETE):
                 return _COMPLETE[took]

@@ -234,7 +234,7 @@ class Run:
             jobs.appetite.rest()
             jobs.plenty.clear()
         self._numbers.claimed += len(claims)
-        return claims, [Job(c.held, c.event, c.max_attempts, asked_at) for c in claims]
+        return claims, [Job(claim.held, claim, asked_at) for claim in claims]
 
     async def _recall(self, claims: Sequence[Claim], jobs: Sequence[Job]) -> None:
         """Events that were claimed before may have handlers that are done with them."""
@@ -284,7 +284,8 @@ class Run:
                 jobs.finish(job, outcome)
                 jobs.finished_count += 1
                 if type(outcome) is not Release:
-                    waited = (job.event.updated_at - job.event.created_at).total_seconds()
+                    event = job.event
+                    waited = (event.updated_at - event.created_at).total_seconds()
                     self._numbers.latency.add(waited + now - job.since)
             if now - began > FAIR_SHARE:
                 await asyncio.sleep(0)

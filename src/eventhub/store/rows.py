@@ -7,17 +7,27 @@ from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from msgspec import DecodeError
-
 from eventhub.core.events import Action, DeadEvent, LogEntry, QueuedEvent, Status
 from eventhub.core.lifecycle import State, event_status
-from eventhub.core.strict_json import decode, dump
+from eventhub.core.strict_json import decode, dump, readable
 from eventhub.store.routes import KnownRoutes
-from eventhub.store.values import ApiKey, Claim, Current, Held, NewEvent, Orphan, Published, QueueStats, WorkerSeen
+from eventhub.store.values import (
+    FIRST_CLAIM,
+    ApiKey,
+    Claim,
+    Current,
+    Held,
+    Lease,
+    NewEvent,
+    Orphan,
+    Published,
+    QueueStats,
+    Unread,
+    WorkerSeen,
+)
 
 __all__ = [
     "as_published",
-    "first_claims",
     "from_micros",
     "key_columns",
     "micros",
@@ -59,17 +69,9 @@ def split_tags(text: str | None) -> tuple[str, ...]:
     return tuple(part.strip() for part in text.split(",") if part.strip()) if text else ()
 
 
-def _readable(payload: str) -> Any:
-    """The payload, or its bare text when somebody has damaged it in the database: it must not stop the others."""
-    try:
-        return decode(payload)
-    except (DecodeError, RecursionError):
-        return payload
-
-
 def _metadata(text: str) -> dict[str, str]:
     """The metadata; one that was damaged reads as none, for the same reason."""
-    found = _readable(text)
+    found = readable(text)
     return found if isinstance(found, dict) else {}
 
 
@@ -85,78 +87,39 @@ def to_claims(
     """Claimed rows: id, fence, attempts, failures, lane, max_attempts, the event's columns, and its queue if it may be
     another than ``queue``.
 
-    ``raised`` is what the claim added to fence and attempts after the row was read. Most events are a type and a
-    payload: for these the rest is not even mentioned, which takes half the time.
+    ``raised`` is what the claim added to fence and attempts after the row was read. Most events have nothing but a type
+    and a payload and are claimed for the first time: these are not even read here.
     """
+    lease, before = Lease(queue, now, until), FIRST_CLAIM - raised
     return [
-        Claim(
-            Held(row[0], row[1] + raised, row[4]),
-            QueuedEvent(
-                id=row[15],
-                type=row[6],
-                payload=_readable(row[7]),
-                created_at=time(row[14]),
-                status=_PROCESSING,
-                attempts=row[2] + raised,
-                retry_count=row[3],
-                queue=row[16] or queue,
-                fence=row[1] + raised,
-                updated_at=now,
-                lease_expires_at=until,
-            )
-            if row[8:14] == _NOTHING_MORE
-            else QueuedEvent(
-                id=row[15],
-                type=row[6],
-                payload=_readable(row[7]),
-                metadata=_metadata(row[8]) if row[8] else {},
-                tags=split_tags(row[9]) if row[9] else (),
-                sent_tags=row[9],
-                title=row[10],
-                description=row[11],
-                ordering_key=row[12],
-                idempotency_key=row[13],
-                created_at=time(row[14]),
-                status=_PROCESSING,
-                attempts=row[2] + raised,
-                retry_count=row[3],
-                queue=row[16] or queue,
-                fence=row[1] + raised,
-                updated_at=now,
-                lease_expires_at=until,
-            ),
-            row[5],
-            len(row[7]),
-        )
+        Claim(Held(row[0], FIRST_CLAIM), Unread(row[15], row[6], row[7], time(row[14]), lease), row[5], len(row[7]))
+        if row[1] == row[2] == before and row[8:14] == _NOTHING_MORE and row[4] is None and row[16] is None
+        else Claim(Held(row[0], row[1] + raised, row[4]), _claimed(row, raised, lease, time), row[5], len(row[7]))
         for row in rows
     ]
 
 
-def first_claims(
-    columns: Iterable[tuple[int, str, str, datetime]], *, queue: str, limit: int | None, now: datetime, until: datetime
-) -> list[Claim]:
-    """Events that are claimed for the first time, each an id, a type, a payload and when it was published."""
-    return [
-        Claim(
-            Held(number, 1),
-            QueuedEvent(
-                id=number,
-                type=type_,
-                payload=_readable(text),
-                created_at=created_at,
-                status=_PROCESSING,
-                attempts=1,
-                retry_count=0,
-                queue=queue,
-                fence=1,
-                updated_at=now,
-                lease_expires_at=until,
-            ),
-            limit,
-            len(text),
-        )
-        for number, type_, text, created_at in columns
-    ]
+def _claimed(row: Sequence[Any], raised: int, lease: Lease, time: Callable[[Any], datetime]) -> QueuedEvent:
+    return QueuedEvent(
+        id=row[15],
+        type=row[6],
+        payload=readable(row[7]),
+        metadata=_metadata(row[8]) if row[8] else {},
+        tags=split_tags(row[9]) if row[9] else (),
+        sent_tags=row[9],
+        title=row[10],
+        description=row[11],
+        ordering_key=row[12],
+        idempotency_key=row[13],
+        created_at=time(row[14]),
+        status=_PROCESSING,
+        attempts=row[2] + raised,
+        retry_count=row[3],
+        queue=row[16] or lease.queue,
+        fence=row[1] + raised,
+        updated_at=lease.begins,
+        lease_expires_at=lease.ends,
+    )
 
 
 def as_published(new: NewEvent, published: Published) -> QueuedEvent:
@@ -191,7 +154,7 @@ def _facts(row: Sequence[Any], time: Callable[[Any], datetime]) -> dict[str, Any
     return {
         "id": id_,
         "type": type_,
-        "payload": _readable(payload),
+        "payload": readable(payload),
         "metadata": _metadata(metadata) if metadata else {},
         "tags": split_tags(tags),
         "title": title,

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 from hashlib import blake2b
+from typing import Final
 
 import msgspec
 
 from eventhub.core.events import DeadEvent, QueuedEvent, Status
 from eventhub.core.lifecycle import Outcome, State
+from eventhub.core.strict_json import readable
 
 __all__ = [
+    "FIRST_CLAIM",
     "ApiKey",
     "Claim",
     "Current",
     "DeadPage",
     "EventFilter",
     "Held",
+    "Lease",
     "NewEvent",
     "Orphan",
     "Published",
@@ -26,10 +30,16 @@ __all__ = [
     "Settled",
     "Sighting",
     "Tended",
+    "Unread",
     "Wanted",
     "WorkerSeen",
     "lane_id",
 ]
+
+
+FIRST_CLAIM: Final = 1
+"""The fence and the attempt of whoever claims a delivery for the first time."""
+_PROCESSING = Status.PROCESSING  # to name it by its class each time costs more than to make the rest of an event
 
 
 class Route(msgspec.Struct, frozen=True):
@@ -137,14 +147,58 @@ class Held(msgspec.Struct, frozen=True, gc=False):
     lane: int | None = None
 
 
-class Claim(msgspec.Struct, frozen=True, gc=False):
-    """A delivery leased to a worker, with its event."""
+class Lease(msgspec.Struct, frozen=True):
+    """What the claims of one statement have in common."""
+
+    queue: str
+    begins: datetime
+    ends: datetime
+
+
+class Unread(msgspec.Struct, frozen=True, gc=False):
+    """A plain event that is claimed for the first time, as it came from the database."""
+
+    id: int
+    type: str
+    payload: str
+    created_at: datetime
+    lease: Lease
+
+    def read(self) -> QueuedEvent:
+        return QueuedEvent(
+            id=self.id,
+            type=self.type,
+            payload=readable(self.payload),
+            created_at=self.created_at,
+            status=_PROCESSING,
+            attempts=FIRST_CLAIM,
+            retry_count=0,
+            queue=self.lease.queue,
+            fence=FIRST_CLAIM,
+            updated_at=self.lease.begins,
+            lease_expires_at=self.lease.ends,
+        )
+
+
+class Claim(msgspec.Struct, gc=False):
+    """A delivery leased to a worker, with its event, which is read when it is asked for.
+
+    A process holds many claims at once: texts take less room in the processor's cache than what is in them, and what is
+    read, handled and forgotten at once never comes before the garbage collector.
+    """
 
     held: Held
-    event: QueuedEvent
+    given: QueuedEvent | Unread
     max_attempts: int | None
     size: int = 0
     """Of the payload's text, about."""
+
+    @property
+    def event(self) -> QueuedEvent:
+        given = self.given
+        if type(given) is Unread:
+            given = self.given = given.read()
+        return given  # type: ignore[return-value]
 
     @property
     def claimed_at(self) -> datetime:

@@ -21,8 +21,8 @@ from eventhub.store.postgres.floors import Floors, Look
 from eventhub.store.postgres.publishing import SQL
 from eventhub.store.postgres.reading import same
 from eventhub.store.routes import KnownRoutes, by_priority
-from eventhub.store.rows import first_claims, to_claims
-from eventhub.store.values import Claim, Held, Report, Wanted
+from eventhub.store.rows import to_claims
+from eventhub.store.values import FIRST_CLAIM, Claim, Held, Lease, Report, Unread, Wanted
 
 __all__ = ["PostgresClaiming"]
 
@@ -162,7 +162,7 @@ class PostgresClaiming(Store):
             self._floors.lower([(look.route, look.start)])  # what it held was passed over by others
             raise
         if taken.claims:
-            self._floors.claimed(look, taken.claims[-1].event.id, all_of_it=len(taken.claims) < limit)
+            self._floors.claimed(look, taken.claims[-1].held.id, all_of_it=len(taken.claims) < limit)
         elif self._floors.missed(look):
             asked_at = time.monotonic()
             ((newest,),) = await self._read(SQL.newest_id)
@@ -190,14 +190,19 @@ class PostgresClaiming(Store):
         specials = {} if more is None else {special[0]: special for special in _specials(more)}
         if "" in texts:
             await self._fill_in(ids, texts, specials, wanted)
-        now, queue = until - wanted.lease, wanted.queue
+        lease = Lease(wanted.queue, until - wanted.lease, until)
         columns = zip(ids, _of_each(types), texts, _of_each(times), strict=False)
-        claims = first_claims(columns, queue=queue, limit=wanted.max_attempts, now=now, until=until)
-        for at, number in enumerate(ids) if specials else ():
-            if (special := specials.get(number)) is not None:
-                event = claims[at].event
-                row = (*special[:6], event.type, texts[at], *special[6:], event.created_at, number, None)
-                (claims[at],) = to_claims([row], raised=0, queue=queue, now=now, until=until, time=same)
+        claims = [
+            Claim(
+                Held(number, FIRST_CLAIM),
+                Unread(number, type_, text, created_at, lease),
+                wanted.max_attempts,
+                len(text),
+            )
+            if number not in specials
+            else _special(specials[number], type_, text, created_at, lease)
+            for number, type_, text, created_at in columns
+        ]
         taken = Taken(claims, whose or [workers[0]] * len(claims))
         return taken if all(texts) else taken.without_those_of(texts)
 
@@ -224,4 +229,10 @@ def _of_each(column: list[T]) -> Iterable[T]:
 
 def _held(number: int, special: list[Any] | None) -> Held:
     """The claim of a row, which is the first of its delivery if there is nothing special about it."""
-    return Held(number, 1) if special is None else Held(number, special[1], special[4])
+    return Held(number, FIRST_CLAIM) if special is None else Held(number, special[1], special[4])
+
+
+def _special(special: list[Any], type_: str, text: str, created_at: datetime, lease: Lease) -> Claim:
+    row = (*special[:6], type_, text, *special[6:], created_at, special[0], None)
+    (claim,) = to_claims([row], raised=0, queue=lease.queue, now=lease.begins, until=lease.ends, time=same)
+    return claim
