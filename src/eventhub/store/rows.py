@@ -33,6 +33,7 @@ __all__ = [
     "micros",
     "queue_stats",
     "split_tags",
+    "to_claimed",
     "to_claims",
     "to_current",
     "to_dead",
@@ -94,12 +95,13 @@ def to_claims(
     return [
         Claim(Held(row[0], FIRST_CLAIM), Unread(row[15], row[6], row[7], time(row[14]), lease), row[5], len(row[7]))
         if row[1] == row[2] == before and row[8:14] == _NOTHING_MORE and row[4] is None and row[16] is None
-        else Claim(Held(row[0], row[1] + raised, row[4]), _claimed(row, raised, lease, time), row[5], len(row[7]))
+        else Claim(Held(row[0], row[1] + raised, row[4]), to_claimed(row, raised, lease, time), row[5], len(row[7]))
         for row in rows
     ]
 
 
-def _claimed(row: Sequence[Any], raised: int, lease: Lease, time: Callable[[Any], datetime]) -> QueuedEvent:
+def to_claimed(row: Sequence[Any], raised: int, lease: Lease, time: Callable[[Any], datetime]) -> QueuedEvent:
+    """The event of a claimed row."""
     return QueuedEvent(
         id=row[15],
         type=row[6],

@@ -21,7 +21,7 @@ from eventhub.store.postgres.floors import Floors, Look
 from eventhub.store.postgres.publishing import SQL
 from eventhub.store.postgres.reading import same
 from eventhub.store.routes import KnownRoutes, by_priority
-from eventhub.store.rows import to_claims
+from eventhub.store.rows import to_claimed, to_claims
 from eventhub.store.values import FIRST_CLAIM, Claim, Held, Lease, Report, Unread, Wanted
 
 __all__ = ["PostgresClaiming"]
@@ -234,5 +234,4 @@ def _held(number: int, special: list[Any] | None) -> Held:
 
 def _special(special: list[Any], type_: str, text: str, created_at: datetime, lease: Lease) -> Claim:
     row = (*special[:6], type_, text, *special[6:], created_at, special[0], None)
-    (claim,) = to_claims([row], raised=0, queue=lease.queue, now=lease.begins, until=lease.ends, time=same)
-    return claim
+    return Claim(_held(special[0], special), to_claimed(row, 0, lease, same), special[5], len(text))
