@@ -239,3 +239,33 @@ def _content(file: Path) -> bytes:
         return file.read_bytes()
     except OSError:  # it has ended meanwhile
         return os.devnull.encode()
+
+
+LEAVES_SOMEBODY_BEHIND = """
+import asyncio, gc, sys
+from eventhub.cli.demo.commands import ended
+
+WAITS = "import sys; sys.stdin.read()"
+LEAVES = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {WAITS!r}])"
+
+async def main():
+    process = await asyncio.create_subprocess_exec(sys.executable, "-c", LEAVES, stdout=asyncio.subprocess.PIPE)
+    while process.returncode is None:
+        await asyncio.sleep(0.01)
+    await ended(process)
+    return process
+
+kept = asyncio.run(main())
+del kept
+gc.collect()
+"""
+
+
+def test_a_process_that_leaves_its_pipe_to_another_ends_without_a_word():
+    command = [sys.executable, "-c", LEAVES_SOMEBODY_BEHIND]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as running:
+        assert running.wait(60) == 0
+        assert running.stdin is not None
+        running.stdin.close()  # now the one that was left behind ends, too
+        assert running.stderr is not None
+        assert running.stderr.read() == ""

@@ -85,7 +85,10 @@ async def ended(process: asyncio.subprocess.Process, *, patience: float = 0.0) -
                 await process.wait()
     if process.returncode is None:
         process.kill()
-    return await process.wait()
+    code = await process.wait()
+    # What it has started may live a moment longer and hold its pipes: they would be found open when the loop is closed.
+    process._transport.close()  # type: ignore[attr-defined]  # noqa: SLF001 - there is no other way to let go of them
+    return code
 
 
 class HubProcess:
