@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from itertools import accumulate
 from operator import attrgetter
-from typing import Final, TypeGuard, cast, final, overload
+from typing import Final, TypeGuard, TypeVar, cast, final, overload
 
 import msgspec
 
@@ -35,6 +35,7 @@ __all__ = [
     "shared_out",
 ]
 
+R = TypeVar("R")
 LARGE: Final = 500
 """Events of a batch whose payloads take so long to check that something else is done meanwhile."""
 
@@ -165,12 +166,12 @@ def ids_of(published: Sequence[Published]) -> list[int]:
     return list(published.ids) if type(published) is PublishedTogether else [one.id for one in published]
 
 
-def shared_out(published: Sequence[Published], calls: Sequence[Sequence[NewEvent]]) -> list[Answer[Published]]:
+def shared_out(answers: Sequence[R], calls: Sequence[Sequence[object]]) -> list[Answer[R]]:
     """To each call its answers, of those to all of them in their order."""
     if len(calls) == 1:
-        return [published]
+        return [answers]
     ends = list(accumulate(map(len, calls)))
-    return [published[end - len(call) : end] for end, call in zip(ends, calls, strict=True)]
+    return [answers[end - len(call) : end] for end, call in zip(ends, calls, strict=True)]
 
 
 def routes_in(calls: Sequence[Sequence[NewEvent]]) -> set[Route]:

@@ -12,14 +12,13 @@ from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
-from itertools import accumulate
 from typing import Any, ClassVar, Self
 
 from eventhub.core.lifecycle import Release, Retry
 from eventhub.core.matching import check_queue
 from eventhub.errors import EventHubError, StoreClosed
 from eventhub.store.batching import Answer, Batcher
-from eventhub.store.columns import bare_one, check, is_large, kinds_in
+from eventhub.store.columns import bare_one, check, is_large, kinds_in, shared_out
 from eventhub.store.completions import CompletedTogether
 from eventhub.store.delivering import Delivering
 from eventhub.store.ledger import Ledger
@@ -294,11 +293,7 @@ class Store(Reading, Watching, Operating, Delivering, Messaging, Ledger, Pruning
         return settled
 
     async def _settle_calls(self, calls: list[Sequence[Report]]) -> list[Answer[Settled]]:
-        if len(calls) == 1:
-            return [await self._settle(list(calls[0]), None)]
-        settled = await self._settle([report for call in calls for report in call], None)
-        ends = accumulate(map(len, calls))
-        return [settled[end - len(call) : end] for end, call in zip(ends, calls, strict=True)]
+        return shared_out(await self._settle([report for call in calls for report in call], None), calls)
 
     # ----------------------------------------------------------------- tend
 
