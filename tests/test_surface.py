@@ -134,6 +134,7 @@ def test_every_error_says_what_it_means() -> None:
         "eventhub.queue",
         "eventhub.secret_file",
         "eventhub.store",
+        "eventhub.store.claims",
         "eventhub.store.values",
     ],
 )

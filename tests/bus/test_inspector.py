@@ -12,7 +12,8 @@ from eventhub.core.events import Status
 from eventhub.core.lifecycle import Bury
 from eventhub.errors import EventNotFound, NotDeadError, SettingsError
 from eventhub.store import open_store
-from eventhub.store.values import Held, NewEvent, Report, Route
+from eventhub.store.claims import Held
+from eventhub.store.values import NewEvent, Report, Route
 from tests.bus.support import Recorder, until
 
 

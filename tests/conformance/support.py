@@ -7,7 +7,8 @@ from typing import Any
 from eventhub.core.lifecycle import Bury, Complete, Outcome, Release, Retry
 from eventhub.core.strict_json import dump
 from eventhub.store import Store
-from eventhub.store.values import Claim, EventFilter, Held, NewEvent, Report, Route, Settled
+from eventhub.store.claims import Claim, Held
+from eventhub.store.values import EventFilter, NewEvent, Report, Route, Settled
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)

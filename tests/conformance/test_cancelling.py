@@ -11,7 +11,8 @@ import pytest
 from eventhub.core.events import Status
 from eventhub.core.lifecycle import Bury
 from eventhub.store import Store, open_store
-from eventhub.store.values import Held, Report
+from eventhub.store.claims import Held
+from eventhub.store.values import Report
 from tests.conformance.support import MINUTE, QUEUE, publish_one
 
 

@@ -17,9 +17,10 @@ from eventhub.core.strict_json import decode, dump
 from eventhub.errors import StoreUnavailable
 from eventhub.store import Store, open_store
 from eventhub.store import portions as portions_module
+from eventhub.store.claims import Claim, Unread
 from eventhub.store.postgres import PostgresStore
 from eventhub.store.postgres.publishing import SQL
-from eventhub.store.values import Claim, Report, Unread
+from eventhub.store.values import Report
 from tests.conformance.support import MINUTE, QUEUE, ids, new, publish, take
 
 LARGE = "x" * 20_000

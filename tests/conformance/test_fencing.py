@@ -6,7 +6,8 @@ import pytest
 
 from eventhub.core.lifecycle import Bury, Complete, Outcome, Release, Retry, State
 from eventhub.store import Store
-from eventhub.store.values import Claim, Held, Report
+from eventhub.store.claims import Claim, Held
+from eventhub.store.values import Report
 from tests.conformance.support import (
     MINUTE,
     START,

@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, precondition, rule
 
 from eventhub.store import Store, open_store
+from eventhub.store.claims import Claim
 from eventhub.store.postgres import PostgresStore
 from eventhub.store.postgres import floors as floors_module
 from eventhub.store.postgres.floors import Floors, Look
 from eventhub.store.postgres.publishing import SQL
-from eventhub.store.values import Claim
 from tests.conformance import hub_support, message_support
 from tests.conformance.support import QUEUE, ids, new, publish, publish_one, release, take, take_one
 

@@ -8,7 +8,7 @@ import pytest
 from eventhub.core.events import Action
 from eventhub.errors import StoreError
 from eventhub.store import Store
-from eventhub.store.values import Claim
+from eventhub.store.claims import Claim
 from tests.conformance.support import ids, new, publish, release, take
 
 

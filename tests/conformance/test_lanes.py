@@ -4,7 +4,8 @@ import pytest
 
 from eventhub.core.lifecycle import Bury, Complete, State
 from eventhub.store import Store
-from eventhub.store.values import Held, Report, lane_id
+from eventhub.store.claims import Held
+from eventhub.store.values import Report, lane_id
 from tests.conformance.support import (
     MICROSECOND,
     MINUTE,

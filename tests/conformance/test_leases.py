@@ -5,7 +5,7 @@ import pytest
 from eventhub.core.events import Status
 from eventhub.core.lifecycle import State
 from eventhub.store import Store
-from eventhub.store.values import Claim
+from eventhub.store.claims import Claim
 from eventhub.store.workers import new_worker, retire
 from tests.conformance.support import (
     MICROSECOND,

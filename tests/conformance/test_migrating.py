@@ -10,8 +10,9 @@ import pytest
 from eventhub.core.events import Status
 from eventhub.errors import IdempotencyConflict
 from eventhub.store import Store, open_store
+from eventhub.store.claims import Held
 from eventhub.store.queries import load_migrations
-from eventhub.store.values import EventFilter, Held, Sighting
+from eventhub.store.values import EventFilter, Sighting
 from tests.conformance.support import QUEUE, complete, new, publish, publish_one, take_one
 
 NEWEST = load_migrations("eventhub.store.sqlite")[-1][0]

@@ -15,7 +15,8 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, multip
 from eventhub.core.events import Status
 from eventhub.core.lifecycle import Bury, Complete, Outcome, Release, Retry, State
 from eventhub.store import Store, open_store
-from eventhub.store.values import Current, EventFilter, Held, Report, lane_id
+from eventhub.store.claims import Held
+from eventhub.store.values import Current, EventFilter, Report, lane_id
 from eventhub.testing.simulation.model import Letter, Model, Row
 from tests.conformance.support import MICROSECOND, QUEUE, START, new
 

@@ -15,10 +15,11 @@ import pytest
 from eventhub.core.lifecycle import Complete
 from eventhub.errors import SchemaMismatch, SettingsError, StoreClosed
 from eventhub.store import Store, open_store
+from eventhub.store.claims import Held
 from eventhub.store.operating import Operating
 from eventhub.store.queries import load_migrations
 from eventhub.store.reading import Reading
-from eventhub.store.values import ApiKey, EventFilter, Held, Report
+from eventhub.store.values import ApiKey, EventFilter, Report
 from eventhub.store.watching import Watching
 from tests.conformance.support import MINUTE, QUEUE, START, new, publish_one, seconds, take
 

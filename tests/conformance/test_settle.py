@@ -9,7 +9,8 @@ import pytest
 from eventhub.core.events import Status
 from eventhub.core.lifecycle import Bury, Complete, Outcome, Reason, Release, Retry, State
 from eventhub.store import Store
-from eventhub.store.values import Held, Report
+from eventhub.store.claims import Held
+from eventhub.store.values import Report
 from tests.conformance.support import (
     MICROSECOND,
     MINUTE,

@@ -7,8 +7,8 @@ import pytest
 
 from eventhub.core.lifecycle import State
 from eventhub.store import Store, open_store
+from eventhub.store.claims import Held
 from eventhub.store.postgres.publishing import SQL
-from eventhub.store.values import Held
 from tests.conformance.conftest import OpenAnother
 from tests.conformance.support import (
     MINUTE,

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventhub.core.matching import Pattern, check_name, check_type, parse_tags
+from eventhub.core.matching import Pattern, any_of, check_name, check_type, parse_tags
 from eventhub.errors import InvalidEventError, InvalidPatternError
 
 SEGMENTS = st.text("abcXYZ019_-:", min_size=1, max_size=6)
@@ -159,3 +159,22 @@ def test_bad_tags(tags: object) -> None:
 @given(st.sets(SEGMENTS))
 def test_both_forms_of_tags_are_the_same(tags: set[str]) -> None:
     assert parse_tags(", ".join(tags)) == parse_tags(list(tags)) == tuple(sorted(tags))
+
+
+@pytest.mark.parametrize(
+    ("wanted", "tags", "fits"),
+    [
+        (None, "", True),
+        (None, "a,b", True),
+        (frozenset({"a"}), "a,b", True),
+        (frozenset({"c", "b"}), "a,b", True),
+        (frozenset({"c"}), "a,b", False),
+        (frozenset({"a"}), "aa,ba", False),
+        (frozenset({"a"}), "", False),
+        (frozenset[str](), "a", False),
+    ],
+)
+def test_any_whole_tag_is_enough_and_who_names_none_takes_all(
+    wanted: frozenset[str] | None, tags: str, *, fits: bool
+) -> None:
+    assert any_of(wanted, tags) is fits

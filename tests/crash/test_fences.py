@@ -11,7 +11,8 @@ from eventhub.core.lifecycle import Bury, Complete, Outcome, Release, Retry
 from eventhub.errors import ClaimLost
 from eventhub.queue import EventQueue
 from eventhub.store import Store, open_store
-from eventhub.store.values import Held, Report
+from eventhub.store.claims import Held
+from eventhub.store.values import Report
 
 HOUR = timedelta(hours=1)
 

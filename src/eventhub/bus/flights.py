@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from eventhub.errors import StoreClosed
 from eventhub.handling.logs import get_logger
+from eventhub.store.claims import Claim
 from eventhub.store.contract import Store
-from eventhub.store.values import Claim
 
 __all__ = ["Flight", "Flights"]
 

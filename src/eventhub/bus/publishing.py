@@ -15,8 +15,9 @@ from eventhub.bus.flights import Flight
 from eventhub.bus.parts import Parts
 from eventhub.core.retry import RetryPolicy
 from eventhub.errors import EventBusShutdownError
+from eventhub.store.claims import FIRST_CLAIM, Claim, Held
 from eventhub.store.rows import as_published
-from eventhub.store.values import FIRST_CLAIM, Claim, Held, NewEvent, Published
+from eventhub.store.values import NewEvent, Published
 
 __all__ = ["Publisher"]
 

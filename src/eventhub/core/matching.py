@@ -10,7 +10,7 @@ import msgspec
 
 from eventhub.errors import InvalidEventError, InvalidPatternError
 
-__all__ = ["RESERVED", "Pattern", "check_name", "check_queue", "check_type", "parse_tags"]
+__all__ = ["RESERVED", "Pattern", "any_of", "check_name", "check_queue", "check_type", "parse_tags"]
 
 MAX_LENGTH: Final = 128
 MAX_WILDCARDS: Final = 8
@@ -79,3 +79,8 @@ def parse_tags(tags: str | Iterable[str] | None) -> tuple[str, ...]:
     parts = tags.split(",") if isinstance(tags, str) else list(tags)
     cleaned = [part.strip() if isinstance(part, str) else part for part in parts]
     return tuple(sorted({check_name("The tag", tag) for tag in cleaned if tag != ""}))
+
+
+def any_of(wanted: frozenset[str] | None, tags: str) -> bool:
+    """Whether one of the wanted tags, as a whole, is among those of a route; all routes are when none is named."""
+    return wanted is None or not wanted.isdisjoint(tags.split(","))

@@ -33,8 +33,9 @@ from eventhub.hub.pace import shared_out
 from eventhub.hub.roster import Roster
 from eventhub.hub.sending import Sender, WebhookAnswer, WebhookRequest
 from eventhub.store import Store
+from eventhub.store.claims import Held
 from eventhub.store.messages import HUB, MessageClaim, WantedMessages, routes_of
-from eventhub.store.values import Held, Report
+from eventhub.store.values import Report
 
 __all__ = ["Dispatcher", "DispatcherTuning"]
 

@@ -26,7 +26,7 @@ from eventhub.observe.standing import Standing
 if TYPE_CHECKING:
     from eventhub.queue.work import Recorded
     from eventhub.store import Store
-    from eventhub.store.values import Claim
+    from eventhub.store.claims import Claim
 
 __all__ = ["Metrics"]
 

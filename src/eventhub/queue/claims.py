@@ -11,7 +11,8 @@ import msgspec
 from eventhub.clock import Clock
 from eventhub.core.lifecycle import State
 from eventhub.errors import ClaimLost
-from eventhub.store.values import Claim, Current, Held
+from eventhub.store.claims import Claim, Held
+from eventhub.store.values import Current
 
 __all__ = ["ClaimMemory", "MyClaim", "claim_lost"]
 

@@ -16,7 +16,8 @@ import msgspec
 
 from eventhub.core.events import QueuedEvent
 from eventhub.core.lifecycle import Outcome, Release
-from eventhub.store.values import Claim, Held, Report
+from eventhub.store.claims import Claim, Held
+from eventhub.store.values import Report
 
 __all__ = ["Appetite", "Job", "Jobs"]
 

@@ -16,7 +16,8 @@ from eventhub.core.lifecycle import Bury, Outcome, State
 from eventhub.errors import ClaimLost, EventHubError, EventNotFound
 from eventhub.queue.claims import ClaimMemory, MyClaim, claim_lost
 from eventhub.queue.verdicts import after_failure, join_errors
-from eventhub.store.values import Current, Held, Report
+from eventhub.store.claims import Held
+from eventhub.store.values import Current, Report
 
 if TYPE_CHECKING:
     from eventhub.queue.event_queue import EventQueue

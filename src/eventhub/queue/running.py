@@ -25,8 +25,9 @@ from eventhub.queue.numbers import Numbers
 from eventhub.queue.passes import Passes, to_record
 from eventhub.queue.patience import LASTING, Patience
 from eventhub.queue.unmatched import Unmatched
+from eventhub.store.claims import Claim
 from eventhub.store.completions import CompletedTogether
-from eventhub.store.values import Claim, Report, Settled
+from eventhub.store.values import Report, Settled
 
 __all__ = ["Run", "RunSettings"]
 

@@ -18,6 +18,7 @@ from eventhub.core.lifecycle import Release, Retry
 from eventhub.core.matching import check_queue
 from eventhub.errors import EventHubError, StoreClosed
 from eventhub.store.batching import Answer, Batcher
+from eventhub.store.claims import Claim, Held, Wanted
 from eventhub.store.columns import bare_one, check, is_large, kinds_in, shared_out
 from eventhub.store.completions import CompletedTogether
 from eventhub.store.delivering import Delivering
@@ -29,7 +30,7 @@ from eventhub.store.portions import Portions
 from eventhub.store.pruning import Pruning
 from eventhub.store.reading import Reading
 from eventhub.store.snapshots import Snapshots
-from eventhub.store.values import Claim, Held, NewEvent, Published, Report, Settled, Tended, Wanted
+from eventhub.store.values import NewEvent, Published, Report, Settled, Tended
 from eventhub.store.wakeups import Wakeups
 from eventhub.store.watching import Watching
 from eventhub.store.workers import is_dead

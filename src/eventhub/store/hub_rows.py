@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any
 
+from eventhub.store.claims import Held
 from eventhub.store.messages import Marker, MessageClaim, SubscriberRow, load_targets
-from eventhub.store.values import Held
 
 __all__ = ["to_marker", "to_message_claim", "to_subscriber"]
 

@@ -11,7 +11,8 @@ import msgspec
 
 from eventhub.core.events import DeadEvent, Status
 from eventhub.core.matching import RESERVED
-from eventhub.store.values import Held, Route
+from eventhub.store.claims import Held
+from eventhub.store.values import Route
 
 __all__ = [
     "FANOUT",

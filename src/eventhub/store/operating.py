@@ -7,8 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 
 from eventhub.errors import StoreError
+from eventhub.store.claims import Held
 from eventhub.store.messaging import PORTION
-from eventhub.store.values import ApiKey, Held, Sighting
+from eventhub.store.values import ApiKey, Sighting
 
 __all__ = ["Operating", "key_exists", "last_sightings"]
 

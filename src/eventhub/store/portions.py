@@ -20,7 +20,7 @@ import msgspec
 
 from eventhub.core.strict_json import MAX_BYTES
 from eventhub.errors import StoreError
-from eventhub.store.values import Claim, Wanted
+from eventhub.store.claims import Claim, Wanted
 
 __all__ = ["Portions"]
 

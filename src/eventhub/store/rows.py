@@ -10,21 +10,9 @@ from typing import Any
 from eventhub.core.events import Action, DeadEvent, LogEntry, QueuedEvent, Status
 from eventhub.core.lifecycle import State, event_status
 from eventhub.core.strict_json import decode, dump, readable
+from eventhub.store.claims import FIRST_CLAIM, Claim, Held, Lease, Unread
 from eventhub.store.routes import KnownRoutes
-from eventhub.store.values import (
-    FIRST_CLAIM,
-    ApiKey,
-    Claim,
-    Current,
-    Held,
-    Lease,
-    NewEvent,
-    Orphan,
-    Published,
-    QueueStats,
-    Unread,
-    WorkerSeen,
-)
+from eventhub.store.values import ApiKey, Current, NewEvent, Orphan, Published, QueueStats, WorkerSeen
 
 __all__ = [
     "as_published",

@@ -4,23 +4,19 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 from hashlib import blake2b
-from typing import Final
 
 import msgspec
 
 from eventhub.core.events import DeadEvent, QueuedEvent, Status
 from eventhub.core.lifecycle import Outcome, State
-from eventhub.core.strict_json import readable
+from eventhub.core.matching import any_of
+from eventhub.store.claims import Held
 
 __all__ = [
-    "FIRST_CLAIM",
     "ApiKey",
-    "Claim",
     "Current",
     "DeadPage",
     "EventFilter",
-    "Held",
-    "Lease",
     "NewEvent",
     "Orphan",
     "Published",
@@ -30,16 +26,9 @@ __all__ = [
     "Settled",
     "Sighting",
     "Tended",
-    "Unread",
-    "Wanted",
     "WorkerSeen",
     "lane_id",
 ]
-
-
-FIRST_CLAIM: Final = 1
-"""The fence and the attempt of whoever claims a delivery for the first time."""
-_PROCESSING = Status.PROCESSING  # to name it by its class each time costs more than to make the rest of an event
 
 
 class Route(msgspec.Struct, frozen=True):
@@ -139,98 +128,6 @@ class Published(msgspec.Struct, frozen=True, gc=False):
     """Whether the commit itself has told other processes that there is work."""
 
 
-class Held(msgspec.Struct, frozen=True, gc=False):
-    """Proof of a claim: a delivery and the fence number it was claimed with."""
-
-    id: int
-    fence: int
-    lane: int | None = None
-
-
-class Lease(msgspec.Struct, frozen=True):
-    """What the claims of one statement have in common."""
-
-    queue: str
-    begins: datetime
-    ends: datetime
-
-
-class Unread(msgspec.Struct, frozen=True, gc=False):
-    """A plain event that is claimed for the first time, as it came from the database."""
-
-    id: int
-    type: str
-    payload: str
-    created_at: datetime
-    lease: Lease
-
-    def read(self) -> QueuedEvent:
-        return QueuedEvent(
-            id=self.id,
-            type=self.type,
-            payload=readable(self.payload),
-            created_at=self.created_at,
-            status=_PROCESSING,
-            attempts=FIRST_CLAIM,
-            retry_count=0,
-            queue=self.lease.queue,
-            fence=FIRST_CLAIM,
-            updated_at=self.lease.begins,
-            lease_expires_at=self.lease.ends,
-        )
-
-
-class Claim(msgspec.Struct, gc=False):
-    """A delivery leased to a worker, with its event, which is read when it is asked for.
-
-    A process holds many claims at once: texts take less room in the processor's cache than what is in them, and what is
-    read, handled and forgotten at once never comes before the garbage collector.
-    """
-
-    held: Held
-    given: QueuedEvent | Unread
-    max_attempts: int | None
-    size: int = 0
-    """Of the payload's text, about."""
-
-    @property
-    def event(self) -> QueuedEvent:
-        given = self.given
-        if type(given) is Unread:
-            given = self.given = given.read()
-        return given  # type: ignore[return-value]
-
-    @property
-    def claimed_at(self) -> datetime:
-        return self.event.updated_at
-
-    @property
-    def lease_expires_at(self) -> datetime:
-        return self.event.lease_expires_at or self.event.updated_at
-
-
-class Wanted(msgspec.Struct, frozen=True, kw_only=True):
-    """What a worker asks for. A ``now`` stands for the database's clock."""
-
-    queue: str
-    worker: str
-    lease: timedelta
-    limit: int = 1
-    tags: frozenset[str] | None = None
-    max_attempts: int | None = None
-    now: datetime | None = None
-    most_bytes: int | None = None
-
-    @property
-    def what(self) -> tuple[object, ...]:
-        """All but who and how many."""
-        return self.queue, self.tags, self.lease, self.max_attempts, self.now
-
-    def accepts(self, route_tags: str) -> bool:
-        """Whether the worker takes work with these tags: any of its own, or all work when it names none."""
-        return _any_of(self.tags, route_tags)
-
-
 class Report(msgspec.Struct, frozen=True, gc=False):
     """How a claim ended. ``leased=False`` settles a delivery that nobody holds.
 
@@ -323,7 +220,7 @@ class EventFilter(msgspec.Struct, frozen=True, kw_only=True):
 
     def accepts(self, route_tags: str) -> bool:
         """Whether events of a route with these tags fit."""
-        return _any_of(self.tags, route_tags)
+        return any_of(self.tags, route_tags)
 
 
 class Orphan(msgspec.Struct, frozen=True, kw_only=True):
@@ -387,10 +284,6 @@ class QueueStats(msgspec.Struct, frozen=True, kw_only=True):
     latency_p50_seconds: float | None = None
     latency_p99_seconds: float | None = None
     failure_rate: float | None = None
-
-
-def _any_of(tags: frozenset[str] | None, route_tags: str) -> bool:
-    return tags is None or not tags.isdisjoint(route_tags.split(","))
 
 
 def lane_id(consumer: str, key: str) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 from eventhub.core.events import Action, LogEntry
 from eventhub.queue.work import WorkQueue
 from eventhub.store import Store
-from eventhub.store.values import Claim
+from eventhub.store.claims import Claim
 
 ASKING = ("settle", "claim", "current", "event", "log", "extend", "start", "ready_routes", "see_workers", "reset")
 

@@ -3,7 +3,7 @@
 import asyncio
 
 from eventhub.queue.work import WorkQueue
-from eventhub.store.values import Claim
+from eventhub.store.claims import Claim
 from tests.queue.support import until
 from tests.queue.work.support import Spy, publish, waiting
 

@@ -2,7 +2,7 @@
 
 from eventhub.queue.work import WorkQueue
 from eventhub.queue.work.work_queue import MOST_BYTES
-from eventhub.store.values import Claim, Wanted
+from eventhub.store.claims import Claim, Wanted
 from tests.queue.work.support import publish
 
 LARGE = "x" * 1_000_000

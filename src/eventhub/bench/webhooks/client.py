@@ -24,8 +24,8 @@ from eventhub.core.envelopes import envelope
 from eventhub.core.signing import parse_secret, sign
 from eventhub.hub.destinations import Destinations
 from eventhub.hub.sending import Sender, WebhookRequest
+from eventhub.store.claims import Held
 from eventhub.store.messages import MessageClaim
-from eventhub.store.values import Held
 
 __all__ = ["ClientOrders", "ClientReport"]
 

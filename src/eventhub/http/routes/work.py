@@ -36,7 +36,7 @@ from eventhub.http.problems import Problem, problem_of
 from eventhub.http.publishing import job_type
 from eventhub.http.reading import Gone
 from eventhub.queue.work import Lease, Recorded, WorkQueue, WorkReport
-from eventhub.store.values import Claim
+from eventhub.store.claims import Claim
 
 __all__ = ["OPERATIONS"]
 

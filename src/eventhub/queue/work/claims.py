@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from eventhub.store.values import Claim, Held
+from eventhub.store.claims import Claim, Held
 
 __all__ = ["HandedOut", "HandedOutClaims"]
 

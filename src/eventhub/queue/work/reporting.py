@@ -24,7 +24,8 @@ from eventhub.handling.texts import clean
 from eventhub.queue.work.claims import HandedOut, HandedOutClaims
 from eventhub.queue.work.history import as_recorded, claim_lost, report_on
 from eventhub.queue.work.values import Recorded, WorkReport
-from eventhub.store.values import Current, Held, Report
+from eventhub.store.claims import Held
+from eventhub.store.values import Current, Report
 
 if TYPE_CHECKING:
     from eventhub.queue.work.work_queue import WorkQueue

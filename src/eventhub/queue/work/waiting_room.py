@@ -26,7 +26,7 @@ from typing import Final
 
 from eventhub.errors import EventHubError
 from eventhub.store import Store
-from eventhub.store.values import Claim
+from eventhub.store.claims import Claim
 
 __all__ = ["Waiter", "WaitingRoom"]
 

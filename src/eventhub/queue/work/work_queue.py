@@ -21,8 +21,9 @@ from eventhub.queue.work.sightings import HEARTBEAT, POLLED, Sightings
 from eventhub.queue.work.values import Lease, Recorded, WorkerState, WorkReport
 from eventhub.queue.work.waiting_room import Waiter, WaitingRoom
 from eventhub.store import Store, open_store
+from eventhub.store.claims import Claim, Held
 from eventhub.store.composing import Composer
-from eventhub.store.values import Claim, Held, NewEvent, Orphan, Published, Report, WorkerSeen
+from eventhub.store.values import NewEvent, Orphan, Published, Report, WorkerSeen
 
 __all__ = ["WorkQueue"]
 

@@ -16,13 +16,14 @@ import msgspec
 
 from eventhub.core.lifecycle import Release
 from eventhub.errors import StoreError
+from eventhub.store.claims import FIRST_CLAIM, Claim, Held, Lease, Unread, Wanted
 from eventhub.store.contract import Store
 from eventhub.store.postgres.floors import Floors, Look
 from eventhub.store.postgres.publishing import SQL
 from eventhub.store.postgres.reading import same
 from eventhub.store.routes import KnownRoutes, by_priority
 from eventhub.store.rows import to_claimed, to_claims
-from eventhub.store.values import FIRST_CLAIM, Claim, Held, Lease, Report, Unread, Wanted
+from eventhub.store.values import Report
 
 __all__ = ["PostgresClaiming"]
 

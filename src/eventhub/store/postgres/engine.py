@@ -13,6 +13,7 @@ import asyncpg
 from eventhub.core.lifecycle import Bury, Complete, Reason
 from eventhub.errors import StoreBusy
 from eventhub.store.batching import Answer
+from eventhub.store.claims import Held
 from eventhub.store.columns import PlainEvents, bare_one, check, is_unchecked, routes_in
 from eventhub.store.completions import CompletedTogether, Completions, completions
 from eventhub.store.opening import shown
@@ -39,7 +40,7 @@ from eventhub.store.postgres.reading import PostgresReading
 from eventhub.store.postgres.signals import Signals
 from eventhub.store.postgres.watching import PostgresWatching
 from eventhub.store.routes import KnownRoutes
-from eventhub.store.values import Held, NewEvent, Published, Report, Route, Settled, Tended
+from eventhub.store.values import NewEvent, Published, Report, Route, Settled, Tended
 
 __all__ = ["PostgresStore"]
 

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from eventhub.core.fingerprints import LONGEST
 from eventhub.core.lifecycle import Bury, Reason, State
+from eventhub.store.claims import Held
 from eventhub.store.contract import Store
 from eventhub.store.message_rows import (
     subscribers_in,
@@ -38,7 +39,7 @@ from eventhub.store.postgres.floors import Floors
 from eventhub.store.postgres.publishing import SQL, publish_calls
 from eventhub.store.postgres.reading import same
 from eventhub.store.routes import KnownRoutes
-from eventhub.store.values import Held, NewEvent, Report, Route, lane_id
+from eventhub.store.values import NewEvent, Report, Route, lane_id
 
 __all__ = ["PostgresMessaging"]
 

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
+from eventhub.store.claims import Held
 from eventhub.store.contract import Store
 from eventhub.store.operating import key_exists, last_sightings
 from eventhub.store.postgres import settling
@@ -14,7 +15,7 @@ from eventhub.store.postgres.floors import Floors
 from eventhub.store.postgres.publishing import SQL
 from eventhub.store.postgres.reading import same
 from eventhub.store.rows import key_columns
-from eventhub.store.values import ApiKey, Held, Sighting, lane_id
+from eventhub.store.values import ApiKey, Sighting, lane_id
 
 __all__ = ["PostgresOperating"]
 

@@ -11,11 +11,12 @@ from typing import Any, cast
 import msgspec
 
 from eventhub.core.lifecycle import Bury, Complete, Release, Retry, State
+from eventhub.store.claims import Held
 from eventhub.store.completions import Completions
 from eventhub.store.postgres.publishing import SQL, column
 from eventhub.store.postgres.reading import same
 from eventhub.store.rows import to_current
-from eventhub.store.values import Held, Report, Route, Settled
+from eventhub.store.values import Report, Route, Settled
 
 __all__ = ["Freed", "advance", "answers_to_alike", "array_text", "bury", "complete", "complete_alike", "settle"]
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import apsw
 
+from eventhub.store.claims import Claim, Wanted
 from eventhub.store.routes import KnownRoute, KnownRoutes, by_priority
 from eventhub.store.rows import from_micros, to_claims
 from eventhub.store.sqlite.publishing import SQL, ids
-from eventhub.store.values import Claim, Wanted
 
 __all__ = ["claim_chosen", "claim_one_by_one"]
 

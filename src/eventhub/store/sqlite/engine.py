@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 import apsw
 
 from eventhub.store.batching import Answer
+from eventhub.store.claims import Claim, Held, Wanted
 from eventhub.store.columns import routes_in
 from eventhub.store.routes import KnownRoutes
 from eventhub.store.sqlite import settling
@@ -27,7 +28,7 @@ from eventhub.store.sqlite.publishing import SQL, publish_calls, route_number
 from eventhub.store.sqlite.reading import SqliteReading
 from eventhub.store.sqlite.thread import ConnectionThread
 from eventhub.store.sqlite.watching import SqliteWatching
-from eventhub.store.values import Claim, Held, NewEvent, Published, Report, Route, Settled, Tended, Wanted
+from eventhub.store.values import NewEvent, Published, Report, Route, Settled, Tended
 
 __all__ = ["SqliteStore"]
 

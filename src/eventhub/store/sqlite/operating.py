@@ -9,12 +9,13 @@ from typing import Any, TypeVar
 
 import apsw
 
+from eventhub.store.claims import Held
 from eventhub.store.contract import Store
 from eventhub.store.operating import key_exists, last_sightings
 from eventhub.store.rows import key_columns, micros
 from eventhub.store.sqlite import dead
 from eventhub.store.sqlite.publishing import SQL
-from eventhub.store.values import ApiKey, Held, Sighting
+from eventhub.store.values import ApiKey, Sighting
 
 __all__ = ["SqliteOperating"]
 

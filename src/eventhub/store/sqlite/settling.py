@@ -12,10 +12,11 @@ from typing import Any
 import apsw
 
 from eventhub.core.lifecycle import Bury, Complete, Reason, Release, Retry, State
+from eventhub.store.claims import Held
 from eventhub.store.completions import CompletedTogether, Completions, completions
 from eventhub.store.rows import from_micros, to_current
 from eventhub.store.sqlite.publishing import SQL, ids
-from eventhub.store.values import Current, Held, Report, Route, Settled, Tended
+from eventhub.store.values import Current, Report, Route, Settled, Tended
 
 __all__ = ["abandon", "settle", "standing", "tend"]
 

@@ -6,7 +6,8 @@ from datetime import timedelta
 
 import msgspec
 
-from eventhub.store.values import Held, NewEvent, Published, Report
+from eventhub.store.claims import Held
+from eventhub.store.values import NewEvent, Published, Report
 
 __all__ = [
     "Call",

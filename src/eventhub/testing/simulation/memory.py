@@ -10,10 +10,11 @@ import msgspec
 
 from eventhub.core.events import Status
 from eventhub.core.lifecycle import State, event_status
+from eventhub.store.claims import Held
 from eventhub.store.delivering import FIRST_SHARE, Layout, chosen
 from eventhub.store.idempotency import Keys, Scope
 from eventhub.store.messages import Marker, Plan, consumer_of
-from eventhub.store.values import Held, NewEvent, Published, lane_id
+from eventhub.store.values import NewEvent, Published, lane_id
 from eventhub.testing.simulation.calls import (
     Call,
     Claim,

@@ -10,8 +10,8 @@ from eventhub.core.lifecycle import State
 from eventhub.core.strict_json import dump
 from eventhub.errors import IdempotencyConflict
 from eventhub.store import Store, open_store
+from eventhub.store.claims import Claim as WorkClaim
 from eventhub.store.messages import HUB, MessageClaim, WantedMessages
-from eventhub.store.values import Claim as WorkClaim
 from eventhub.store.values import Current, lane_id
 from eventhub.testing.simulation.calls import (
     Call,

@@ -7,10 +7,11 @@ from datetime import datetime, timedelta
 
 from eventhub.errors import EventHubError
 from eventhub.store import Store
+from eventhub.store.claims import Claim, Held
 from eventhub.store.messages import MessageClaim, WantedMessages
 from eventhub.store.postgres import PostgresStore
 from eventhub.store.sqlite import SqliteStore
-from eventhub.store.values import Claim, Held, Report, Settled
+from eventhub.store.values import Report, Settled
 from eventhub.testing.torture.history import Facts, History, hash_of
 
 

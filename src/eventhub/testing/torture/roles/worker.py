@@ -26,7 +26,8 @@ from eventhub.errors import StoreError, StoreUnavailable
 from eventhub.queue import EventManager, EventQueue
 from eventhub.queue.verdicts import after_failure
 from eventhub.store import Store
-from eventhub.store.values import Claim, Report
+from eventhub.store.claims import Claim
+from eventhub.store.values import Report
 from eventhub.testing.torture.history import Facts, History, hash_of
 from eventhub.testing.torture.recording import recorded
 from eventhub.testing.torture.roles.patience import deafen, opened
