@@ -17,7 +17,7 @@ from typing import Final
 from benchmarks.comparing.systems import ROOT
 from benchmarks.programs import RESULTS
 from benchmarks.telling.growth import growth
-from benchmarks.telling.peers import ahead, days, every, held, standing
+from benchmarks.telling.peers import ahead, both, days, every, held, standing
 
 PAGES: Final = (ROOT / "README.md", ROOT / "docs" / "explanation" / "performance.md")
 BLOCK: Final = re.compile(r"(<!-- figures: (?P<name>[\w-]+) -->\n).*?(<!-- end of figures -->)", re.DOTALL)
@@ -26,6 +26,7 @@ Table = Callable[[Path], str]
 """Markdown from the results of a directory; nothing, if what it needs was not measured yet."""
 TABLES: Final[dict[str, tuple[Table, str]]] = {
     "standing": (standing, "make bench-peers"),
+    "both": (both, 'make bench-peers ARGS="--engine both"'),
     "ahead-postgres": (ahead("postgres"), 'make bench-peers ARGS="--engine postgres"'),
     "ahead-sqlite": (ahead("sqlite"), 'make bench-peers ARGS="--engine sqlite"'),
     "postgres": (every("postgres"), 'make bench-peers ARGS="--engine postgres"'),

@@ -1,5 +1,5 @@
-"""What the comparison found, as tables: Event Hub beside the best of the others, all of them, under a held snapshot,
-and events a day.
+"""What the comparison found, as tables: Event Hub on both engines, beside the best of the others, all of them, under a
+held snapshot, and events a day.
 
 Ratios come with their range over the rounds; where that includes 1 nobody is ahead.
 """
@@ -13,11 +13,11 @@ from typing import Final
 import msgspec
 
 from benchmarks.comparing.results import OURS, Figure, Result
-from benchmarks.comparing.settings import SUBJECTS, Subject
+from benchmarks.comparing.settings import ENGINES, SUBJECTS, Subject
 from benchmarks.comparing.tables import even, few_rounds, short
 from eventhub.bench.figures import Spread, spread
 
-__all__ = ["ahead", "days", "divided", "every", "held", "read", "standing", "table", "times"]
+__all__ = ["ahead", "both", "days", "divided", "every", "held", "read", "standing", "table", "times"]
 
 UNEQUAL: Final = frozenset({"litequeue-normal"})
 """Does not wait for the disk: shown among all, and never the best."""
@@ -179,6 +179,20 @@ def every(subject: Subject) -> Callable[[Path], str]:
         return table(head, rows)
 
     return make
+
+
+def both(results: Path) -> str:
+    """Event Hub alone: what was measured in the same way on both engines."""
+    found = [one for engine in ENGINES if (one := read(results, engine)) is not None]
+    if len(found) < len(ENGINES):
+        return ""
+    named = [{f"{one['title']}, {one['unit']}": one["name"] for one in result.workloads} for result in found]
+    rows = []
+    for title in (title for title in named[0] if title in named[1]):
+        figures = [_figures(result, names[title]).get(OURS) for result, names in zip(found, named, strict=True)]
+        if all(figures):
+            rows.append([title, *(short(_median(figure)) for figure in figures if figure is not None)])
+    return table(["", *(result.engine for result in found)], rows)
 
 
 def days(results: Path) -> str:

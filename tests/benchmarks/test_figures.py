@@ -102,6 +102,27 @@ def test_tables_are_filled_between_their_marks_and_nowhere_else(tmp_path):
     assert "fsync on" in filled(page.format("standing"), tmp_path)
 
 
+def test_both_engines_are_told_of_what_was_measured_alike(tmp_path):
+    page = "<!-- figures: both -->\n<!-- end of figures -->"
+    (tmp_path / "postgres.json").write_bytes(msgspec.json.encode(result()))
+    assert "Not measured" in filled(page, tmp_path)
+    other = msgspec.structs.replace(
+        result(),
+        engine="sqlite",
+        workloads=[
+            {"name": "drain", "title": "drain 50,000", "unit": "events/s"},
+            {"name": "drain-free", "title": "free for longer", "unit": "events/s"},
+        ],
+        figures=[msgspec.structs.replace(one, values=spread([45_000.0])) for one in figures()],
+    )
+    (tmp_path / "sqlite.json").write_bytes(msgspec.json.encode(other))
+    assert filled(page, tmp_path).splitlines()[2:5] == [
+        "|  | postgres | sqlite |",
+        "| --- | --- | --- |",
+        "| drain 50,000, events/s | 30,000 | 45,000 |",
+    ]
+
+
 def test_who_is_ahead_in_some_rounds_only_is_even():
     assert times(spread([0.99, 1.05, 1.12])) == "even, ×1.05 (0.99–1.12)"
     assert times(spread([1.01, 1.05, 1.12])) == "×1.05 (1.01–1.12)"
