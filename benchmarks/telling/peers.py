@@ -186,13 +186,19 @@ def both(results: Path) -> str:
     found = [one for engine in ENGINES if (one := read(results, engine)) is not None]
     if len(found) < len(ENGINES):
         return ""
-    named = [{f"{one['title']}, {one['unit']}": one["name"] for one in result.workloads} for result in found]
-    rows = []
-    for title in (title for title in named[0] if title in named[1]):
-        figures = [_figures(result, names[title]).get(OURS) for result, names in zip(found, named, strict=True)]
-        if all(figures):
-            rows.append([title, *(short(_median(figure)) for figure in figures if figure is not None)])
+    first, second = map(_ours, found)
+    rows = [[title, first[title], second[title]] for title in first if title in second]
     return table(["", *(result.engine for result in found)], rows)
+
+
+def _ours(result: Result) -> dict[str, str]:
+    """What Event Hub reached, by workload."""
+    figures = {one.workload: one for one in result.figures if one.system == OURS and one.values is not None}
+    return {
+        f"{one['title']}, {one['unit']}": short(_median(figures[one["name"]]))
+        for one in result.workloads
+        if one["name"] in figures
+    }
 
 
 def days(results: Path) -> str:

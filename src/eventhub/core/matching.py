@@ -81,6 +81,6 @@ def parse_tags(tags: str | Iterable[str] | None) -> tuple[str, ...]:
     return tuple(sorted({check_name("The tag", tag) for tag in cleaned if tag != ""}))
 
 
-def any_of(wanted: frozenset[str] | None, tags: str) -> bool:
-    """Whether one of the wanted tags, as a whole, is among those of a route; all routes are when none is named."""
-    return wanted is None or not wanted.isdisjoint(tags.split(","))
+def any_of(wanted: frozenset[str] | None, tags: Iterable[str]) -> bool:
+    """Whether one of the wanted tags, as a whole, is among these; all tags will do when none is named."""
+    return wanted is None or not wanted.isdisjoint(tags)

@@ -16,7 +16,7 @@ from typing import Final, Self
 
 import msgspec
 
-from eventhub.core.matching import Pattern, check_name
+from eventhub.core.matching import Pattern, any_of, check_name
 from eventhub.errors import InvalidEventError, InvalidKeyError
 
 __all__ = ["ADMIN", "JOB", "PUBLISH", "READ", "WORK", "Scopes"]
@@ -81,7 +81,7 @@ class Scopes(msgspec.Struct, frozen=True):
 
     def allows_job(self, tags: Collection[str]) -> bool:
         """Whether it may report on work that has these tags: it could have taken it by one of them."""
-        return ADMIN in self.kinds or self.tags is None or not self.tags.isdisjoint(tags)
+        return ADMIN in self.kinds or any_of(self.tags, tags)
 
 
 def _checked(text: object) -> str:

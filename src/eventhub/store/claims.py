@@ -37,7 +37,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
 
     def accepts(self, route_tags: str) -> bool:
         """Whether the worker takes work with these tags: any of its own, or all work when it names none."""
-        return any_of(self.tags, route_tags)
+        return any_of(self.tags, route_tags.split(","))
 
 
 class Held(msgspec.Struct, frozen=True, gc=False):

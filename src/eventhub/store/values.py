@@ -220,7 +220,7 @@ class EventFilter(msgspec.Struct, frozen=True, kw_only=True):
 
     def accepts(self, route_tags: str) -> bool:
         """Whether events of a route with these tags fit."""
-        return any_of(self.tags, route_tags)
+        return any_of(self.tags, route_tags.split(","))
 
 
 class Orphan(msgspec.Struct, frozen=True, kw_only=True):

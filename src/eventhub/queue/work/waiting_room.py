@@ -24,6 +24,7 @@ from itertools import count, islice
 from time import monotonic
 from typing import Final
 
+from eventhub.core.matching import any_of
 from eventhub.errors import EventHubError
 from eventhub.store import Store
 from eventhub.store.claims import Claim
@@ -284,7 +285,7 @@ class WaitingRoom:
         return sorted(chosen)[:CLAIMS_AT_ONCE]
 
     def _by_age(self, tags: tuple[str, ...]) -> Iterator[Waiter]:
-        groups = [group for wanted, group in self._groups.items() if wanted is None or not wanted.isdisjoint(tags)]
+        groups = [group for wanted, group in self._groups.items() if any_of(wanted, tags)]
         return (waiter for waiter in heapq.merge(*groups) if not (waiter.busy or waiter.answer.done()))
 
     async def _claim_for(self, waiter: Waiter) -> bool:
