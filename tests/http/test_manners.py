@@ -1,23 +1,10 @@
 """Small courtesies on the wire that clients and proxies rely on."""
 
-import json
-
 import pytest
 
 from tests.http.api import Wire, head
 from tests.http.conftest import Hub, MakeHub
 from tests.postgres_cluster import PostgresCluster
-
-
-@pytest.mark.parametrize("name", ["Upgrade", "upgrade"])
-def test_an_offer_to_go_on_in_http_2_is_not_heard_and_the_body_is_read(sqlite_hub: Hub, tag: str, name: str):
-    body = json.dumps({"tags": tag, "payload": "\r\nUpgrade: mine"}).encode()
-    lines = ("Content-Type: application/json", f"Content-Length: {len(body)}", "Connection: Upgrade, HTTP2-Settings")
-    with Wire(sqlite_hub.port) as wire:
-        wire.send(head("POST", "/events", wire.port, *lines, f"{name}: h2c", "HTTP2-Settings: AAEAAEAA") + body)
-        answer = wire.answer()
-    assert answer.status == 201
-    assert answer.json["payload"] == "\r\nUpgrade: mine"
 
 
 @pytest.mark.parametrize("size", [2_000_000, 30_000_000])

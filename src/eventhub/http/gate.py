@@ -24,6 +24,21 @@ LARGEST_HEADERS: Final = 32 * 1024
 LOOPBACK_NAMES: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 PASSED_ON: Final = (b"forwarded", b"via", b"x-forwarded-for", b"x-forwarded-host", b"x-real-ip")
 """What proxies add: then the neighbour that we see is not the one who asks."""
+ONCE: Final = frozenset(
+    {
+        b"authorization",
+        b"content-encoding",
+        b"content-type",
+        b"host",
+        b"idempotency-key",
+        b"origin",
+        b"sec-fetch-site",
+        b"x-api-key",
+        b"x-forwarded-proto",
+        b"x-idempotency-key",
+    }
+)
+"""Headers that decide something: of two, another reader might take the other."""
 OWN_PAGES: Final = frozenset({b"none", b"same-origin"})
 """Whose requests a browser says it makes: the user's own, or those of a page of ours."""
 
@@ -56,7 +71,7 @@ class Gate:
         headers: dict[bytes, bytes] = {}
         for name, value in scope["headers"]:
             size += len(name) + len(value)
-            headers[name] = value
+            headers[name] = value if name not in headers else _joined(name, headers[name], value)
         if size > LARGEST_HEADERS:
             raise Problem(431, "headers-too-large", f"The headers have more than {LARGEST_HEADERS:,} bytes.")
         return headers
@@ -119,6 +134,13 @@ class Gate:
                 )
             return await self._service.sessions.principal(headers)
         return await self._service.keys.verify(text.strip())
+
+
+def _joined(name: bytes, first: bytes, other: bytes) -> bytes:
+    """A header that is there twice, as one; where only one can be meant, nobody guesses which."""
+    if name in ONCE:
+        raise Problem(400, "duplicate-header", f"The header {name.decode('latin-1')} is there twice. Send it once.")
+    return first + (b"; " if name == b"cookie" else b", ") + other
 
 
 def accepts(headers: dict[bytes, bytes], gives: str) -> bool:

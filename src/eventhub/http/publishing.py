@@ -223,8 +223,13 @@ def event_body(event: QueuedEvent, max_retries: int) -> EventBody:
 
 def key_in(ask: Ask) -> str | None:
     """The idempotency key of the request, under either of its names."""
-    name = b"idempotency-key" if b"idempotency-key" in ask.headers else b"x-idempotency-key"
-    key = ask.header(name)
+    key, other = ask.header(b"idempotency-key"), ask.header(b"x-idempotency-key")
+    if key is None:
+        key = other
+    elif other is not None and other != key:
+        raise Problem(
+            400, "duplicate-header", "Idempotency-Key and X-Idempotency-Key say different things. Send one of them."
+        )
     if key is not None and not key.strip():
         raise InvalidEventError("The Idempotency-Key is empty; leave it out or give it a value.")
     return key
