@@ -111,6 +111,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     keep_dead_days: Annotated[
         int, Meta(ge=0, le=36_500, description="Days after which dead letters are purged; 0 means never.")
     ] = 0
+    keep_audit_days: Annotated[
+        int, Meta(ge=0, le=36_500, description="Days that the audit log is kept; 0 means for ever.")
+    ] = 365
     rate_per_second: Annotated[
         float, Meta(ge=0, description="Requests a second that one key may make; 0 means no limit.")
     ] = 0.0

@@ -60,6 +60,7 @@ def calls(mailed: Mailed, key: str) -> list[tuple[str, ...]]:
     return [
         ("migrate",),
         ("doctor",),
+        ("audit",),
         ("stats",),
         ("publish", "--tags", "email"),
         ("publish", "--file", "events.jsonl"),

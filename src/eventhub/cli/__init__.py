@@ -23,6 +23,7 @@ GROUPS: Final = {
     "dlq": "The dead letter queue: look, give another chance, throw away.",
     "listen": "Receive webhooks here: check, show and answer them.",
     "keys": "API keys: who may use the server, and for what.",
+    "audit": "Who did what: every administrative act, and when.",
     "stats": "Every queue in numbers.",
     "pipeline": "The history on Spark: keep it in a lake, and use it.",
     "migrate": "Create the tables, or bring them up to date.",

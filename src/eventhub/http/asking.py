@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping
+from collections.abc import Mapping, MutableMapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -13,14 +13,16 @@ from eventhub.errors import EventNotFound, InvalidEventError, SubscriberNotFound
 from eventhub.http.bodies.basics import LARGEST_ID
 from eventhub.http.problems import Problem
 from eventhub.http.reading import Receive
+from eventhub.store.audit import Actor
 
 if TYPE_CHECKING:
     from eventhub.http.service import Service
     from eventhub.keys import Principal
 
-__all__ = ["Ask", "as_id", "as_moment"]
+__all__ = ["Ask", "address_of", "as_id", "as_moment"]
 
 LONGEST_ID = len(str(LARGEST_ID))
+MAX_FORWARDED: Final = 100
 _WITH_ZONE: Final = Annotated[datetime, Meta(tz=True)]
 
 
@@ -37,6 +39,13 @@ def as_moment(text: str) -> datetime:
         return moment.astimezone(UTC)
     except (msgspec.ValidationError, OverflowError):
         raise InvalidEventError(f"{text[:40]!r} is no time; give one such as 2026-01-31T12:00:00Z.") from None
+
+
+def address_of(client: Any, headers: Mapping[bytes, bytes]) -> str:
+    """The neighbour's address; and, as far as it may be believed, for whom a proxy says that it asks."""
+    peer = "" if client is None else str(client[0])
+    named = headers.get(b"x-forwarded-for", b"").decode("latin-1").strip()[:MAX_FORWARDED]
+    return f"{peer} for {named}" if named.isprintable() and named else peer
 
 
 class Ask:
@@ -106,6 +115,19 @@ class Ask:
     def by(self) -> str:
         """Who asks, for the record."""
         return self.principal.name
+
+    @property
+    def actor(self) -> Actor:
+        """Who asks, for the audit log."""
+        who = self.principal
+        if who.id:
+            return Actor(who.name, "key", self.address, who.id)
+        return Actor(who.name, "owner" if who is self.service.owner else "visitor", self.address)
+
+    @property
+    def address(self) -> str:
+        """Where the request comes from."""
+        return address_of(self._client, self.headers)
 
     def header(self, name: bytes) -> str | None:
         """A header as text, None when it is missing."""

@@ -7,6 +7,7 @@ from collections.abc import AsyncGenerator, Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Final
 
+from eventhub.core.scopes import PUBLISH, WORK
 from eventhub.errors import EventHubError
 from eventhub.handling.logs import get_logger
 from eventhub.http.answers import NO_STORE, Answer
@@ -17,6 +18,7 @@ from eventhub.http.gate import accepts
 from eventhub.http.operations import BATCH, Operation
 from eventhub.http.problems import Problem, problem_of, unforeseen
 from eventhub.http.reading import Gone, Receive, aside, checked, parse_json, read_body, read_query
+from eventhub.store.audit import acting_as
 
 if TYPE_CHECKING:
     from eventhub.http.service import Service
@@ -79,7 +81,10 @@ class Endpoint:
         ask.query = read_query(scope["query_string"], operation.query or Asked)
         if operation.body is not None:
             await self._read(operation, ask, receive)
-        return await operation.handle(ask)
+        if not writes or operation.scope in (PUBLISH, WORK):
+            return await operation.handle(ask)
+        with acting_as(ask.actor):
+            return await operation.handle(ask)
 
     async def _read(self, operation: Operation, ask: Ask, receive: Receive) -> None:
         headers = ask.headers

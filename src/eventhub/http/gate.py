@@ -9,6 +9,7 @@ import ipaddress
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
+from eventhub.http.asking import address_of
 from eventhub.http.operations import Operation
 from eventhub.http.problems import Problem
 from eventhub.http.sessions import has_cookie
@@ -100,6 +101,8 @@ class Gate:
             headers, client, unseen=writes and not operation.streams and _says_no_place(headers)
         )
         if principal is None:
+            if b"authorization" in headers or b"x-api-key" in headers:
+                service.refusals.note(address_of(client, headers), how="request")
             raise Problem(401, "unauthorized", "Send a valid API key: Authorization: Bearer eh_….")
         if operation.scope and not principal.scopes.allows(operation.scope):
             raise Problem(403, "forbidden", f"This key lacks the scope {operation.scope!r}.")

@@ -15,6 +15,7 @@ from eventhub.http.gate import Gate
 from eventhub.http.limits import Backlog, DiskReserve, TokenBuckets
 from eventhub.http.problems import Problem
 from eventhub.http.publishing import Publisher
+from eventhub.http.refusals import Refusals
 from eventhub.http.sessions import Sessions
 from eventhub.hub.crew import Crew
 from eventhub.hub.destinations import Destinations
@@ -48,6 +49,7 @@ class Service:
         self.publisher = Publisher(self.work.composer, settings.max_retries, queue=settings.work_queue)
         self.keys = KeyRing(store, secret)
         self.sessions = Sessions(self.keys, secret)
+        self.refusals = Refusals(store)
         self.owner, self.nobody = OWNER, NOBODY
         self.buckets = TokenBuckets(settings.rate_per_second, settings.rate_burst)
         self._backlog = Backlog(store, settings.max_backlog)
@@ -94,6 +96,7 @@ class Service:
         await self.work.close()
         await self._backlog.close()
         await self.keys.close()
+        await self.refusals.close()
         for readers in (self._history, self.reports):
             if readers is not None:
                 readers.close()

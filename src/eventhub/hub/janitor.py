@@ -34,6 +34,8 @@ class Keeping(msgspec.Struct, frozen=True, kw_only=True):
     """The stories of attempts at messages."""
     dead: timedelta | None = None
     """Dead letters that nobody has retried."""
+    audit: timedelta | None = timedelta(days=365)
+    """Rows of the audit log."""
 
 
 class Janitor(Loop):
@@ -71,6 +73,8 @@ class Janitor(Loop):
             gone["attempts"] = await self._store.prune_attempts(older_than=keeping.attempts)
         if keeping.dead is not None:
             gone["dead_letters"] = await self._store.purge_dead(older_than=keeping.dead)
+        if keeping.audit is not None:
+            gone["audit"] = await self._store.prune_audit(older_than=keeping.audit)
         for subscriber in await self._store.ownerless():
             gone["messages"] = gone.get("messages", 0) + await self._store.cancel_messages(subscriber, by=self.name)
         if any(gone.values()):

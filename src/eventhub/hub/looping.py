@@ -10,6 +10,7 @@ from eventhub.errors import StoreClosed, StoreError
 from eventhub.handling.backoff import Backoff
 from eventhub.handling.logs import get_logger
 from eventhub.store import Store
+from eventhub.store.audit import HUB, acting_as
 
 __all__ = ["Loop"]
 
@@ -53,6 +54,10 @@ class Loop(ABC):
             self._task = None
 
     async def _run(self) -> None:
+        with acting_as(HUB):
+            await self._rounds()
+
+    async def _rounds(self) -> None:
         backoff = Backoff()
         while not self._stopping:
             try:

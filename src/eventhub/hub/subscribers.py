@@ -22,6 +22,7 @@ from eventhub.hub.credentials import Credentials, SigningSecret, new_secret, par
 from eventhub.hub.destinations import Destinations
 from eventhub.hub.notices import Notices
 from eventhub.hub.sealing import Vault
+from eventhub.store.audit import Act
 from eventhub.store.composing import Composer
 from eventhub.store.messages import SubscriberRow, consumer_of, routes_of
 from eventhub.store.values import Route
@@ -139,7 +140,8 @@ class SubscriberBook:
             shown, hidden = part(wanted, credentials.headers)
             return shown, msgspec.structs.replace(credentials, headers=hidden)
 
-        return await self._change(subscriber_id, change, expected_version)
+        act = Act("subscriber.update", f"subscriber:{subscriber_id}", {"changed": sorted(changes)})
+        return await self._change(subscriber_id, change, expected_version, act)
 
     async def rotate_secret(self, subscriber_id: int, overlap: timedelta, secret: str | None = None) -> str:
         """A new signing secret; the earlier ones sign beside it for the overlap."""
@@ -149,6 +151,7 @@ class SubscriberBook:
             subscriber_id,
             lambda current, credentials: (current, credentials.rotated(key, overlap=overlap, now=now)),
             None,
+            Act("secret.rotate", f"subscriber:{subscriber_id}", {"overlap_seconds": overlap.total_seconds()}),
         )
         return key
 
@@ -241,7 +244,9 @@ class SubscriberBook:
             raise _unknown(subscriber_id)
         return row
 
-    async def _change(self, subscriber_id: int, change: Change, expected_version: int | None) -> SubscriberView:
+    async def _change(
+        self, subscriber_id: int, change: Change, expected_version: int | None, act: Act
+    ) -> SubscriberView:
         """Read, change and write; again if somebody else wrote in between, unless a version was expected."""
         for _ in range(TRIES):
             row = await self._row(subscriber_id)
@@ -259,6 +264,7 @@ class SubscriberBook:
                 document=_text(shown),
                 sealed=self._seal(subscriber_id, credentials),
                 max_attempts=limit,
+                act=act,
             )
             if done is not None:
                 return self._view(done, await self._store.now())

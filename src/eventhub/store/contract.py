@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Self
 from eventhub.core.lifecycle import Release, Retry
 from eventhub.core.matching import check_queue
 from eventhub.errors import EventHubError, StoreClosed
+from eventhub.store.audit import Act, Audit
 from eventhub.store.batching import Answer, Batcher
 from eventhub.store.claims import Claim, Held, Wanted
 from eventhub.store.columns import bare_one, check, is_large, kinds_in, shared_out
@@ -48,7 +49,7 @@ TEND_SHARE = 20
 """A look that took t seconds is not repeated before this many times t, so tending stays a small share of the work."""
 
 
-class Store(Reading, Watching, Operating, Delivering, Messaging, Ledger, Pruning, Snapshots):
+class Store(Reading, Watching, Operating, Delivering, Messaging, Ledger, Pruning, Snapshots, Audit):
     """A database of events and deliveries. Opens itself on first use; faces share it.
 
     ``await store`` opens it at once, ``async with store`` opens it and closes it at the end.
@@ -132,9 +133,16 @@ class Store(Reading, Watching, Operating, Delivering, Messaging, Ledger, Pruning
     # -------------------------------------------------------------- publish
 
     async def publish(
-        self, events: Sequence[NewEvent], *, connection: Any = None, now: datetime | None = None
+        self,
+        events: Sequence[NewEvent],
+        *,
+        connection: Any = None,
+        act: Act | None = None,
+        now: datetime | None = None,
     ) -> Sequence[Published]:
         """Store the events, all or none; returns after the commit.
+
+        With ``act`` an administrator publishes them, and the audit log says so in the same commit.
 
         With ``connection`` they join the caller's own transaction, and nothing is promised before its commit.
         """
@@ -142,24 +150,17 @@ class Store(Reading, Watching, Operating, Delivering, Messaging, Ledger, Pruning
             await self.open()
         if not events:
             return []
-        if connection is None and now is None and (one := bare_one(events)) is not None:
+        if connection is None and now is None and act is None and (one := bare_one(events)) is not None:
             published = await self._publishing.put(events)
             self._announce(one.route.queue, told=published[0].told)
             return published
-        at_once = connection is None and (now is not None or self._publishing.is_free)
+        at_once = connection is None and act is None and (now is not None or self._publishing.is_free)
         if not (self._checks_along and at_once and is_large(events)):
             check(events)  # who has to wait for his turn may as well do it meanwhile
         if connection is not None:
             return await self._publish_within(connection, events, now)
         kinds = kinds_in(events)
-        if now is not None:
-            (answer,) = await self._publish_all([events], now)
-            if isinstance(answer, Exception):
-                raise answer
-            published = answer
-        else:
-            keyed = any(event.idempotency_key is not None or event.ordering_key is not None for event in kinds)
-            published = await (self._publishing_keyed if keyed else self._publishing).put(events)
+        published = await self._store_events(events, kinds, act, now)
         for queue in {
             event.route.queue for event in kinds if event.work and not (event.completed or event.starts_leased)
         }:
@@ -167,6 +168,19 @@ class Store(Reading, Watching, Operating, Delivering, Messaging, Ledger, Pruning
         if any(event.broadcast for event in kinds):
             self._announce(FANOUT)
         return published
+
+    async def _store_events(
+        self, events: Sequence[NewEvent], kinds: Sequence[NewEvent], act: Act | None, now: datetime | None
+    ) -> Sequence[Published]:
+        if act is not None:
+            return await self._publish_acting(events, act, now)
+        if now is not None:
+            (answer,) = await self._publish_all([events], now)
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+        keyed = any(event.idempotency_key is not None or event.ordering_key is not None for event in kinds)
+        return await (self._publishing_keyed if keyed else self._publishing).put(events)
 
     # ---------------------------------------------------------------- claim
 
@@ -358,6 +372,10 @@ class Store(Reading, Watching, Operating, Delivering, Messaging, Ledger, Pruning
     async def _publish_all(
         self, calls: list[Sequence[NewEvent]], now: datetime | None = None
     ) -> list[Answer[Published]]: ...
+    @abstractmethod
+    async def _publish_acting(
+        self, events: Sequence[NewEvent], act: Act, now: datetime | None
+    ) -> Sequence[Published]: ...
     @abstractmethod
     async def _publish_within(
         self, connection: Any, events: Sequence[NewEvent], now: datetime | None

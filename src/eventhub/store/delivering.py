@@ -9,6 +9,7 @@ from typing import Final
 
 from eventhub.core.lifecycle import State
 from eventhub.errors import SubscriberExists
+from eventhub.store.audit import Act
 from eventhub.store.messages import (
     FannedOut,
     Marker,
@@ -76,9 +77,12 @@ class Delivering(ABC):
         document: str,
         sealed: bytes | None,
         max_attempts: int | None = None,
+        act: Act | None = None,
         now: datetime | None = None,
     ) -> SubscriberRow | None:
         """Replace a configuration if it has that version still; None when it has not, or is gone.
+
+        ``act`` is what the audit log says of it.
 
         With ``max_attempts`` that limit holds for its open messages, too. Raises SubscriberExists when another has the
         name.

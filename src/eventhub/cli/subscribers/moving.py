@@ -16,6 +16,7 @@ from eventhub.cli.subscribers.showing import facts, print_secret, standing
 from eventhub.cli.times import length
 from eventhub.core.events import Status
 from eventhub.errors import InvalidSubscriberError, SettingsError
+from eventhub.store.audit import Act
 
 if TYPE_CHECKING:
     from eventhub.hub.subscribers import SubscriberBook, SubscriberView
@@ -104,7 +105,9 @@ def send_test(
         raise SettingsError(f"--wait is {wait:g}; give seconds from 0 to {LONGEST_WAIT}.")
 
     async def work(store: Store, _: SubscriberBook) -> tuple[int, Message | None]:
-        (published,) = await store.publish([_test((await find_row(store, who)).id)])
+        subscriber = (await find_row(store, who)).id
+        act = Act("subscriber.test", f"subscriber:{subscriber}")
+        (published,) = await store.publish([_test(subscriber)], act=act)
         return published.id, await _tried(store, published.id, wait)
 
     event_id, message = with_book(common, work)

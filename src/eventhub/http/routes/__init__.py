@@ -2,6 +2,7 @@
 
 from eventhub.http.operations import Operation
 from eventhub.http.routes import (
+    audit,
     dlq,
     events,
     health,
@@ -30,6 +31,7 @@ OPERATIONS: tuple[Operation, ...] = (
     *messages.OPERATIONS,
     *dlq.OPERATIONS,
     *keys.OPERATIONS,
+    *audit.OPERATIONS,
     *watching.OPERATIONS,
     *history.OPERATIONS,
     *session.OPERATIONS,

@@ -28,6 +28,7 @@ from eventhub.http.operations import BATCH, EVENT, Example, Operation
 from eventhub.http.problems import Problem
 from eventhub.http.publishing import event_body, job_type, key_in
 from eventhub.http.reading import aside
+from eventhub.store.audit import Act
 from eventhub.store.values import EventFilter, NewEvent
 
 __all__ = ["OPERATIONS", "store_one"]
@@ -70,11 +71,11 @@ async def publish(ask: Ask) -> Answer:
     return await store_one(ask, event)
 
 
-async def store_one(ask: Ask, event: NewEvent) -> Answer:
+async def store_one(ask: Ask, event: NewEvent, *, act: Act | None = None) -> Answer:
     """Keeps a composed event, and tells what became of it."""
     service = ask.service
     await service.check_room(1)
-    (published,) = await service.store.publish([event])
+    (published,) = await service.store.publish([event], act=act)
     if published.duplicate:
         service.metrics.received(duplicate=True)
         found = await service.store.event(published.id) or (await service.past(published.id)).event

@@ -14,6 +14,7 @@ from eventhub.http.operations import Example, Operation
 from eventhub.http.problems import Problem
 from eventhub.http.publishing import key_in
 from eventhub.http.routes.events import store_one
+from eventhub.store.audit import Act
 
 __all__ = ["OPERATIONS"]
 
@@ -33,7 +34,8 @@ async def replay(ask: Ask) -> Answer:
     targets = None if body.subscribers is None else list(dict.fromkeys(body.subscribers))
     if targets is not None:
         await _check(ask, body.subscribers or [])
-    return await store_one(ask, service.publisher.compose_again(found, ask, key, targets=targets))
+    act = Act("event.replay", f"event:{number}", {"subscribers": targets})
+    return await store_one(ask, service.publisher.compose_again(found, ask, key, targets=targets), act=act)
 
 
 async def _check(ask: Ask, wanted: list[int]) -> None:

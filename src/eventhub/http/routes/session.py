@@ -12,6 +12,7 @@ from eventhub.http.asking import Ask
 from eventhub.http.bodies.basics import Answered, Asked
 from eventhub.http.operations import ANY_KEY, Example, Operation
 from eventhub.http.problems import Problem
+from eventhub.store.audit import Act, Actor, acting_as
 
 __all__ = ["OPERATIONS"]
 
@@ -36,7 +37,10 @@ async def begin(ask: Ask) -> Answer:
     service = ask.service
     principal = await service.keys.verify(ask.body.key)
     if principal is None:
+        service.refusals.note(ask.address, how="session")
         raise Problem(401, "unauthorized", "This API key is not good. Check it, or make one: eventhub keys create.")
+    with acting_as(Actor(principal.name, "key", ask.address, principal.id)):
+        await service.store.record_act(Act("session.begin"))
     cookie = service.sessions.begin(principal.id, secure=_is_secure(ask))
     return empty(headers=(*NO_STORE, (b"set-cookie", cookie)))
 

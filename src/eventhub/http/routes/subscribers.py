@@ -26,6 +26,7 @@ from eventhub.http.bodies.subscribers import (
 from eventhub.http.operations import Example, Operation
 from eventhub.http.problems import Problem
 from eventhub.hub.subscribers import SubscriberView
+from eventhub.store.audit import Act
 
 __all__ = ["OPERATIONS"]
 
@@ -107,7 +108,8 @@ async def send_test(ask: Ask) -> Answer:
     service = ask.service
     view = await service.book.get(ask.subscriber_id)
     await service.check_room(1)
-    (published,) = await service.store.publish([service.publisher.compose_test(view.id)])
+    act = Act("subscriber.test", f"subscriber:{view.id}")
+    (published,) = await service.store.publish([service.publisher.compose_test(view.id)], act=act)
     service.metrics.received()
     return document(SentTest(event_id=published.id), 202)
 

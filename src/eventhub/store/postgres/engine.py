@@ -12,12 +12,15 @@ import asyncpg
 
 from eventhub.core.lifecycle import Bury, Complete, Reason
 from eventhub.errors import StoreBusy
+from eventhub.store.acts import published_by
+from eventhub.store.audit import Act
 from eventhub.store.batching import Answer
 from eventhub.store.claims import Held
 from eventhub.store.columns import PlainEvents, bare_one, check, is_unchecked, routes_in
 from eventhub.store.completions import CompletedTogether, Completions, completions
 from eventhub.store.opening import shown
 from eventhub.store.postgres import settling
+from eventhub.store.postgres.audit import PostgresAudit, audited
 from eventhub.store.postgres.claiming import PostgresClaiming
 from eventhub.store.postgres.connection import migrate, open_pool, translated
 from eventhub.store.postgres.delivering import PostgresDelivering
@@ -63,6 +66,7 @@ class PostgresStore(
     PostgresLedger,
     PostgresPruning,
     PostgresWatching,
+    PostgresAudit,
 ):
     """Events in the schema ``eventhub`` of a PostgreSQL database, for any number of processes and hosts."""
 
@@ -164,6 +168,16 @@ class PostgresStore(
                 async with connection.transaction():
                     self._way = time.monotonic() - asked_at
                     return await publish_arriving(connection, events, self._routes, now, self._signals.carried)
+
+    async def _publish_acting(self, events: Sequence[NewEvent], act: Act, now: datetime | None) -> Sequence[Published]:
+        async def work(connection: Any) -> Sequence[Published]:
+            (answer,) = await publish_calls(connection, [events], self._routes, now)
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+
+        await self._learn_routes(routes_in([events]))
+        return await self._transact(audited(published_by(act), work, now))
 
     async def _publish_within(
         self, connection: Any, events: Sequence[NewEvent], now: datetime | None

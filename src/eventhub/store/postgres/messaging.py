@@ -9,6 +9,8 @@ from typing import Any, TypeVar
 
 from eventhub.core.fingerprints import LONGEST
 from eventhub.core.lifecycle import Bury, Reason, State
+from eventhub.store import acts
+from eventhub.store.audit import Act
 from eventhub.store.claims import Held
 from eventhub.store.contract import Store
 from eventhub.store.message_rows import (
@@ -35,6 +37,7 @@ from eventhub.store.messages import (
 )
 from eventhub.store.messaging import BEHIND, COUNTED, MOVED, NO_END, SAMPLE, Compose, HubGauges, statuses, to_gauges
 from eventhub.store.postgres import settling
+from eventhub.store.postgres.audit import audited, fetching
 from eventhub.store.postgres.floors import Floors
 from eventhub.store.postgres.publishing import SQL, publish_calls
 from eventhub.store.postgres.reading import same
@@ -54,6 +57,12 @@ class PostgresMessaging(Store):
 
     @abstractmethod
     async def _read(self, query: str, *args: Any) -> list[Any]: ...
+    @abstractmethod
+    async def _retry_dead(
+        self, ids: Sequence[int], act: Act | Callable[[Any], Act], by: str, now: datetime | None
+    ) -> set[int]: ...
+    @abstractmethod
+    async def _unpark(self, queue: str, ordering_key: str, act: Act, by: str, now: datetime | None) -> bool: ...
     @abstractmethod
     async def _transact(self, work: Callable[[Any], Awaitable[R]]) -> R: ...
     @abstractmethod
@@ -99,7 +108,8 @@ class PostgresMessaging(Store):
         # The lane is not locked: whoever retries the dead locks letters before lanes, and a head that has changed by
         # then is judged as it is.
         rows = await self._read(SQL.head_of_key, lane_id(consumer_of(subscriber), key), subscriber)
-        return bool(rows) and await self.retry_message(rows[0]["id"], by=by, now=now)
+        act = acts.key_of_subscriber("retry", subscriber, key)
+        return bool(rows) and await self._retry_message(rows[0]["id"], act, by, now)
 
     async def skip_key(self, subscriber: int, key: str, *, by: str, now: datetime | None = None) -> bool:
         lane = lane_id(consumer_of(subscriber), key)
@@ -116,10 +126,11 @@ class PostgresMessaging(Store):
                 await _log(connection, buried, "SKIPPED", by, now)
             return True, await settling.advance(connection, [lane], now)
 
-        return await self._free(work)
+        return await self._free(acts.key_of_subscriber("skip", subscriber, key), work, now)
 
     async def unpark_key(self, subscriber: int, key: str, *, by: str, now: datetime | None = None) -> bool:
-        done = await self.unpark(consumer_of(subscriber), key, by=by, now=now)
+        act = acts.key_of_subscriber("unpark", subscriber, key)
+        done = await self._unpark(consumer_of(subscriber), key, act, by, now)
         if done:
             self._announce(HUB)
         return done
@@ -127,7 +138,11 @@ class PostgresMessaging(Store):
     # -------------------------------------------------------------- messages
 
     async def retry_message(self, message_id: int, *, by: str, now: datetime | None = None) -> bool:
-        freed = await self._read(SQL.hasten, message_id, by, now)
+        return await self._retry_message(message_id, acts.of_message("retry", message_id), by, now)
+
+    async def _retry_message(self, message_id: int, act: Act, by: str, now: datetime | None) -> bool:
+        await self.open()
+        freed = await self._transact(audited(act, fetching(SQL.hasten, message_id, by, now), now))
         if freed:
             self._floors.lower([(row[0], row[1]) for row in freed])
             self._announce(HUB)
@@ -135,24 +150,26 @@ class PostgresMessaging(Store):
         letter = await self.dead_letter(message_id)
         if letter is None or letter.subscriber is None or letter.retried_at is not None:
             return False
-        return bool(await self.retry_dead([message_id], by=by, now=now))
+        return bool(await self._retry_dead([message_id], act, by, now))
 
     async def cancel_message(self, message_id: int, *, by: str, now: datetime | None = None) -> bool:
-        async def act(connection: Any) -> bool:
+        async def cancel(connection: Any) -> bool:
             return bool(await connection.fetch(SQL.cancel_message, message_id, by, now))
 
-        return await self._decide(message_id, act, now)
+        return await self._decide(message_id, "cancel", cancel, now)
 
     async def bury_message(self, message_id: int, *, by: str, now: datetime | None = None) -> bool:
-        async def act(connection: Any) -> bool:
+        async def bury(connection: Any) -> bool:
             buried = await _bury(connection, message_id, Reason.MANUAL, now)
             if buried is not None:
                 await _log(connection, buried, "RESET", by, now, error=MOVED)
             return buried is not None
 
-        return await self._decide(message_id, act, now)
+        return await self._decide(message_id, "bury", bury, now)
 
-    async def _decide(self, message_id: int, act: Callable[[Any], Awaitable[bool]], now: datetime | None) -> bool:
+    async def _decide(
+        self, message_id: int, what: str, decision: Callable[[Any], Awaitable[bool]], now: datetime | None
+    ) -> bool:
         """Lock the key of a message, which it has for life, and then the message; afterwards the key goes on."""
 
         async def work(connection: Any) -> tuple[bool, settling.Freed]:
@@ -163,14 +180,16 @@ class PostgresMessaging(Store):
             if lane is not None:
                 await connection.fetch(SQL.hold_lanes, [lane])
             await connection.fetch(SQL.hold_deliveries, [message_id])
-            done = await act(connection)
+            done = await decision(connection)
             return done, await settling.advance(connection, [lane], now) if done and lane is not None else []
 
-        return await self._free(work)
+        return await self._free(acts.of_message(what, message_id), work, now)
 
-    async def _free(self, work: Callable[[Any], Awaitable[tuple[bool, settling.Freed]]]) -> bool:
+    async def _free(
+        self, act: Act, work: Callable[[Any], Awaitable[tuple[bool, settling.Freed]]], now: datetime | None
+    ) -> bool:
         await self.open()
-        done, freed = await self._transact(work)
+        done, freed = await self._transact(audited(act, work, now))
         self._floors.lower(freed)
         if freed:
             self._announce(HUB)
@@ -247,14 +266,15 @@ class PostgresMessaging(Store):
         return [row[0] for row in await self._read(SQL.old_letters, by, before, queue, after, limit)]
 
     async def _purge_letters(self, letters: Sequence[int], *, retried_before: datetime | None) -> int:
-        async def work(connection: Any) -> int:
+        async def work(connection: Any) -> tuple[int, list[int]]:
             held = [row[0] for row in await connection.fetch(SQL.hold_letters, letters, retried_before)]
             events = [event for event, was_open in await connection.fetch(SQL.purge, held) if was_open]
             await connection.fetch(SQL.hold_events, events)
             await connection.execute(SQL.delete_events, events)
-            return len(events)
+            return len(events), events
 
-        return await self._transact(work)
+        purged, _ = await self._transact(audited(lambda done: acts.purge_dead(*done), work))
+        return purged
 
     async def _prune_attempts(self, older_than: timedelta, limit: int, now: datetime | None) -> int:
         ((count,),) = await self._read(SQL.prune_attempts, older_than, limit, now)

@@ -7,10 +7,13 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
+from eventhub.store import acts
+from eventhub.store.audit import Act
 from eventhub.store.claims import Held
 from eventhub.store.contract import Store
 from eventhub.store.operating import key_exists, last_sightings
 from eventhub.store.postgres import settling
+from eventhub.store.postgres.audit import audited, fetching
 from eventhub.store.postgres.floors import Floors
 from eventhub.store.postgres.publishing import SQL
 from eventhub.store.postgres.reading import same
@@ -32,9 +35,19 @@ class PostgresOperating(Store):
     @abstractmethod
     async def _transact(self, work: Callable[[Any], Awaitable[R]]) -> R: ...
 
+    async def _do(self, act: Act, query: str, *args: Any, now: datetime | None = None) -> list[Any]:
+        """An act that is one statement, and its row in the audit log."""
+        await self.open()
+        return await self._transact(audited(act, fetching(query, *args), now))
+
     # ---------------------------------------------------------- dead letters
 
     async def retry_dead(self, ids: Sequence[int], *, by: str, now: datetime | None = None) -> set[int]:
+        return await self._retry_dead(ids, lambda done: acts.retry_dead(row[0] for row in done[0]), by, now)
+
+    async def _retry_dead(
+        self, ids: Sequence[int], act: Act | Callable[[Any], Act], by: str, now: datetime | None
+    ) -> set[int]:
         async def work(connection: Any) -> tuple[list[Any], settling.Freed]:
             letters = await connection.fetch(SQL.dead_standing, list(ids))
             whose = {row[5] for row in letters} - {None}
@@ -52,12 +65,15 @@ class PostgresOperating(Store):
             return revived, await settling.advance(connection, stepped, now) if stepped else []
 
         await self.open()
-        rows, freed = await self._transact(work)
+        rows, freed = await self._transact(audited(act, work, now))
         self._floors.lower([*((row[1], row[2]) for row in rows), *freed])
         self._announce(None)
         return {row[0] for row in rows}
 
     async def unpark(self, queue: str, ordering_key: str, *, by: str, now: datetime | None = None) -> bool:
+        return await self._unpark(queue, ordering_key, acts.unpark(queue, ordering_key), by, now)
+
+    async def _unpark(self, queue: str, ordering_key: str, act: Act, by: str, now: datetime | None) -> bool:
         lane = lane_id(queue, ordering_key)
 
         async def work(connection: Any) -> tuple[bool, settling.Freed]:
@@ -67,13 +83,13 @@ class PostgresOperating(Store):
             return True, await settling.advance(connection, [lane], now)
 
         await self.open()
-        done, freed = await self._transact(work)
+        done, freed = await self._transact(audited(act, work, now))
         self._floors.lower(freed)
         self._announce(queue)
         return done
 
     async def reset(self, event_id: int, *, reason: str, now: datetime | None = None) -> bool:
-        rows = await self._read(SQL.reset, event_id, reason, now)
+        rows = await self._do(acts.reset(event_id, reason), SQL.reset, event_id, reason, now, now=now)
         self._floors.lower([(row[0], row[1]) for row in rows])
         self._announce(None)
         return bool(rows)
@@ -101,14 +117,14 @@ class PostgresOperating(Store):
         return len(await self._read(SQL.forget_workers, unseen, now))
 
     async def add_key(self, key: ApiKey) -> None:
-        if not await self._read(SQL.add_key, *key_columns(key, same)):
+        if not await self._do(acts.create_key(key), SQL.add_key, *key_columns(key, same)):
             raise key_exists(key)
 
     async def revoke_key(self, key_id: str, now: datetime | None = None) -> bool:
-        return bool(await self._read(SQL.revoke_key, key_id, now))
+        return bool(await self._do(acts.revoke_key(key_id), SQL.revoke_key, key_id, now, now=now))
 
     async def expire_key(self, key_id: str, at: datetime) -> bool:
-        return bool(await self._read(SQL.expire_key, key_id, at))
+        return bool(await self._do(acts.expire_key(key_id, at), SQL.expire_key, key_id, at))
 
     async def touch_keys(self, uses: Mapping[str, datetime]) -> None:
         await self._read(SQL.touch_keys, list(uses), list(uses.values()))

@@ -7,11 +7,14 @@ from collections.abc import Awaitable, Callable, Mapping
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
+from eventhub.store import acts
+from eventhub.store.audit import Act
 from eventhub.store.contract import Store
 from eventhub.store.delivering import PORTION, name_taken
 from eventhub.store.hub_rows import to_subscriber
 from eventhub.store.messages import FANOUT, HUB, SubscriberRow
 from eventhub.store.postgres import settling
+from eventhub.store.postgres.audit import audited
 from eventhub.store.postgres.publishing import SQL, publish_calls
 from eventhub.store.postgres.reading import same
 from eventhub.store.values import NewEvent, Route
@@ -45,7 +48,7 @@ class PostgresSubscribing(Store):
 
     async def add_subscriber(self, row: SubscriberRow) -> SubscriberRow:
         columns = (row.id, row.name, row.document, row.sealed, row.status, row.reason, row.created_at, row.updated_at)
-        if not await self._changing(SQL.add_subscriber, *columns):
+        if not await self._changing(SQL.add_subscriber, *columns, act=acts.create_subscriber(row.id, row.name)):
             raise name_taken(row.name)
         return row
 
@@ -74,6 +77,7 @@ class PostgresSubscribing(Store):
         document: str,
         sealed: bytes | None,
         max_attempts: int | None = None,
+        act: Act | None = None,
         now: datetime | None = None,
     ) -> SubscriberRow | None:
         async def limit(connection: Any) -> None:
@@ -82,7 +86,7 @@ class PostgresSubscribing(Store):
 
         asked = (subscriber_id, expected_version, name, document, sealed, now)
         waits = max_attempts is not None
-        if await self._changing(SQL.change_subscriber, *asked, beside=limit, waits_for_fanout=waits):
+        if await self._changing(SQL.change_subscriber, *asked, beside=limit, waits_for_fanout=waits, act=act):
             return await self.subscriber(subscriber_id)
         owner = await self._read(SQL.name_owner, name)
         if owner and owner[0][0] != subscriber_id:
@@ -101,10 +105,12 @@ class PostgresSubscribing(Store):
     ) -> bool:
         expected = None if expect is None else sorted(expect)
         asked = (subscriber_id, status, reason, expected, now)
-        return await self._changing(SQL.set_status, *asked, touch=SQL.touch_states, event=event, now=now)
+        act = acts.set_status(subscriber_id, status, reason)
+        return await self._changing(SQL.set_status, *asked, touch=SQL.touch_states, event=event, act=act, now=now)
 
     async def remove_subscriber(self, subscriber_id: int, *, by: str, now: datetime | None = None) -> int | None:
-        if not await self._changing(SQL.remove_subscriber, subscriber_id, waits_for_fanout=True):
+        act = acts.remove_subscriber(subscriber_id)
+        if not await self._changing(SQL.remove_subscriber, subscriber_id, waits_for_fanout=True, act=act):
             return None
         return await self.cancel_messages(subscriber_id, by=by, now=now)
 
@@ -137,6 +143,7 @@ class PostgresSubscribing(Store):
         event: NewEvent | None = None,
         beside: Callable[[Any], Awaitable[None]] | None = None,
         waits_for_fanout: bool = False,
+        act: Act | None = None,
         now: datetime | None = None,
     ) -> bool:
         """A guarded change of a subscriber; when it took place, what belongs to it is done in the same commit.
@@ -163,7 +170,7 @@ class PostgresSubscribing(Store):
         await self.open()
         if event is not None:
             await self._learn_routes({event.route})
-        done = await self._transact(work)
+        done = await self._transact(audited(act, work, now))
         if done:
             self._announce(HUB)
             self._announce(FANOUT)

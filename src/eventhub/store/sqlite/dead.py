@@ -39,14 +39,14 @@ def retry_dead(connection: apsw.Connection, wanted: Sequence[int], by: str, now:
     return {letter[1] for letter in letters}
 
 
-def purge(connection: apsw.Connection, letters: Sequence[int], retried_before: int | None) -> int:
-    """Delete dead letters and the events that nothing else needs; returns how many were still dead."""
+def purge(connection: apsw.Connection, letters: Sequence[int], retried_before: int | None) -> tuple[int, list[int]]:
+    """Delete dead letters and the events that nothing else needs; how many were still dead, and of which events."""
     gone = connection.execute(SQL.purge, {"ids": ids(letters), "before": retried_before})
     events = [event for event, was_open in gone if was_open]
     if events:
         connection.execute(SQL.delete_events, {"ids": ids(events)})
         connection.execute(SQL.delete_keys, {"ids": ids(events)})
-    return len(events)
+    return len(events), events
 
 
 def unpark(connection: apsw.Connection, queue: str, key: str, by: str, now: int) -> bool:

@@ -12,6 +12,8 @@ from typing import Any, TypeVar
 import apsw
 
 from eventhub.core.lifecycle import State
+from eventhub.store import acts
+from eventhub.store.audit import Act
 from eventhub.store.contract import Store
 from eventhub.store.delivering import FIRST_SHARE, PORTION, Layout, chosen, lanes_in, name_taken
 from eventhub.store.hub_rows import to_marker, to_message_claim, to_subscriber
@@ -29,6 +31,7 @@ from eventhub.store.messages import (
 )
 from eventhub.store.rows import from_micros, micros
 from eventhub.store.sqlite import settling
+from eventhub.store.sqlite.audit import audited
 from eventhub.store.sqlite.publishing import SQL, ids, publish_calls
 from eventhub.store.values import NewEvent, Route
 
@@ -63,7 +66,9 @@ class SqliteDelivering(Store):
     async def add_subscriber(self, row: SubscriberRow) -> SubscriberRow:
         times = micros(row.created_at), micros(row.updated_at)
         columns = (row.id, row.name, row.document, row.sealed, row.status, row.reason, *times)
-        if not await self._changing(lambda _: (SQL.add_subscriber, columns)):
+        if not await self._changing(
+            lambda _: (SQL.add_subscriber, columns), act=acts.create_subscriber(row.id, row.name)
+        ):
             raise name_taken(row.name)
         return row
 
@@ -92,6 +97,7 @@ class SqliteDelivering(Store):
         document: str,
         sealed: bytes | None,
         max_attempts: int | None = None,
+        act: Act | None = None,
         now: datetime | None = None,
     ) -> SubscriberRow | None:
         def limit(connection: apsw.Connection) -> None:
@@ -99,7 +105,8 @@ class SqliteDelivering(Store):
                 connection.execute(SQL.limit_messages, {"id": subscriber_id, "limit": max_attempts})
 
         named = {"id": subscriber_id, "version": expected_version, "name": name, "document": document, "sealed": sealed}
-        if await self._changing(lambda at: (SQL.change_subscriber, {**named, "now": at}), beside=limit, now=now):
+        change = lambda at: (SQL.change_subscriber, {**named, "now": at})  # noqa: E731
+        if await self._changing(change, beside=limit, act=act, now=now):
             return await self.subscriber(subscriber_id)
         owner = await self._read(SQL.name_owner, name=name)
         if owner and owner[0][0] != subscriber_id:
@@ -119,11 +126,16 @@ class SqliteDelivering(Store):
         expected = None if expect is None else json.dumps(sorted(expect))
         named = {"id": subscriber_id, "status": status, "reason": reason, "expect": expected}
         return await self._changing(
-            lambda at: (SQL.set_status, {**named, "now": at}), touch=SQL.touch_states, event=event, now=now
+            lambda at: (SQL.set_status, {**named, "now": at}),
+            touch=SQL.touch_states,
+            event=event,
+            act=acts.set_status(subscriber_id, status, reason),
+            now=now,
         )
 
     async def remove_subscriber(self, subscriber_id: int, *, by: str, now: datetime | None = None) -> int | None:
-        if not await self._changing(lambda _: (SQL.remove_subscriber, {"id": subscriber_id})):
+        act = acts.remove_subscriber(subscriber_id)
+        if not await self._changing(lambda _: (SQL.remove_subscriber, {"id": subscriber_id}), act=act):
             return None
         return await self.cancel_messages(subscriber_id, by=by, now=now)
 
@@ -156,6 +168,7 @@ class SqliteDelivering(Store):
         touch: str = SQL.touch_subscribers,
         event: NewEvent | None = None,
         beside: Callable[[apsw.Connection], None] | None = None,
+        act: Act | None = None,
         now: datetime | None = None,
     ) -> bool:
         """A guarded change of a subscriber; when it took place, what belongs to it is done in the same commit."""
@@ -175,7 +188,7 @@ class SqliteDelivering(Store):
         await self.open()
         if event is not None:
             await self._learn_routes({event.route})
-        done = await self._write(work, now=now)
+        done = await self._write(audited(act, work), now=now)
         if done:
             self._announce(HUB)
             self._announce(FANOUT)

@@ -11,11 +11,14 @@ from typing import Any, TypeVar
 
 import apsw
 
+from eventhub.store.acts import published_by
+from eventhub.store.audit import Act
 from eventhub.store.batching import Answer
 from eventhub.store.claims import Claim, Held, Wanted
 from eventhub.store.columns import routes_in
 from eventhub.store.routes import KnownRoutes
 from eventhub.store.sqlite import settling
+from eventhub.store.sqlite.audit import SqliteAudit, audited
 from eventhub.store.sqlite.checkpoints import Checkpoints
 from eventhub.store.sqlite.claiming import claim_chosen, claim_one_by_one
 from eventhub.store.sqlite.connection import check_library, clock, connect, migrate, translated
@@ -40,7 +43,14 @@ _MICROSECOND = timedelta(microseconds=1)
 
 
 class SqliteStore(
-    SqliteReading, SqliteOperating, SqliteDelivering, SqliteMessaging, SqliteLedger, SqlitePruning, SqliteWatching
+    SqliteReading,
+    SqliteOperating,
+    SqliteDelivering,
+    SqliteMessaging,
+    SqliteLedger,
+    SqlitePruning,
+    SqliteWatching,
+    SqliteAudit,
 ):
     """Events in one SQLite file; several processes may share it."""
 
@@ -118,6 +128,16 @@ class SqliteStore(
         self, connection: apsw.Connection, calls: list[Sequence[NewEvent]], now: int
     ) -> list[Answer[Published]]:
         return publish_calls(connection, calls, self._routes, now)
+
+    async def _publish_acting(self, events: Sequence[NewEvent], act: Act, now: datetime | None) -> Sequence[Published]:
+        def work(connection: apsw.Connection, at: int) -> Sequence[Published]:
+            (answer,) = publish_calls(connection, [events], self._routes, at)
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+
+        await self._learn_routes(routes_in([events]))
+        return await self._write(audited(published_by(act), work), now=now)
 
     async def _publish_within(
         self, connection: Any, events: Sequence[NewEvent], now: datetime | None

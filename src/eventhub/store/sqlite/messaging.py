@@ -11,6 +11,8 @@ import apsw
 
 from eventhub.core.fingerprints import LONGEST
 from eventhub.core.lifecycle import Bury, Reason, State
+from eventhub.store import acts
+from eventhub.store.audit import Act
 from eventhub.store.contract import Store
 from eventhub.store.message_rows import (
     subscribers_in,
@@ -38,6 +40,7 @@ from eventhub.store.messaging import BEHIND, COUNTED, MOVED, NO_END, SAMPLE, Com
 from eventhub.store.routes import KnownRoutes
 from eventhub.store.rows import from_micros, micros
 from eventhub.store.sqlite import dead, settling
+from eventhub.store.sqlite.audit import audited
 from eventhub.store.sqlite.connection import clock
 from eventhub.store.sqlite.publishing import SQL, ids, publish_calls
 from eventhub.store.values import NewEvent, Route, lane_id
@@ -107,7 +110,7 @@ class SqliteMessaging(Store):
             head = _head(connection, subscriber, key)
             return head is not None and _retry(connection, head, by, at)
 
-        return await self._decide(work, now)
+        return await self._decide(acts.key_of_subscriber("retry", subscriber, key), work, now)
 
     async def skip_key(self, subscriber: int, key: str, *, by: str, now: datetime | None = None) -> bool:
         def work(connection: apsw.Connection, at: int) -> bool:
@@ -119,18 +122,19 @@ class SqliteMessaging(Store):
                 _log(connection, row, "SKIPPED", by, at)
             return True
 
-        return await self._decide(work, now)
+        return await self._decide(acts.key_of_subscriber("skip", subscriber, key), work, now)
 
     async def unpark_key(self, subscriber: int, key: str, *, by: str, now: datetime | None = None) -> bool:
         def work(connection: apsw.Connection, at: int) -> bool:
             return dead.unpark(connection, consumer_of(subscriber), key, by, at)
 
-        return await self._decide(work, now)
+        return await self._decide(acts.key_of_subscriber("unpark", subscriber, key), work, now)
 
     # -------------------------------------------------------------- messages
 
     async def retry_message(self, message_id: int, *, by: str, now: datetime | None = None) -> bool:
-        return await self._decide(lambda connection, at: _retry(connection, message_id, by, at), now)
+        act = acts.of_message("retry", message_id)
+        return await self._decide(act, lambda connection, at: _retry(connection, message_id, by, at), now)
 
     async def cancel_message(self, message_id: int, *, by: str, now: datetime | None = None) -> bool:
         def work(connection: apsw.Connection, at: int) -> bool:
@@ -143,7 +147,7 @@ class SqliteMessaging(Store):
             settling.advance(connection, [] if row[4] is None else [row[4]], at)
             return True
 
-        return await self._decide(work, now)
+        return await self._decide(acts.of_message("cancel", message_id), work, now)
 
     async def bury_message(self, message_id: int, *, by: str, now: datetime | None = None) -> bool:
         def work(connection: apsw.Connection, at: int) -> bool:
@@ -152,11 +156,11 @@ class SqliteMessaging(Store):
                 _log(connection, row, "RESET", by, at, error=MOVED)
             return row is not None
 
-        return await self._decide(work, now)
+        return await self._decide(acts.of_message("bury", message_id), work, now)
 
-    async def _decide(self, work: Callable[[apsw.Connection, int], bool], now: datetime | None) -> bool:
+    async def _decide(self, act: Act, work: Callable[[apsw.Connection, int], bool], now: datetime | None) -> bool:
         await self.open()
-        done = await self._write(work, now=now)
+        done = await self._write(audited(act, work), now=now)
         if done:
             self._announce(HUB)
         return done
@@ -228,7 +232,12 @@ class SqliteMessaging(Store):
 
     async def _purge_letters(self, letters: Sequence[int], *, retried_before: datetime | None) -> int:
         before = None if retried_before is None else micros(retried_before)
-        return await self._write(lambda connection, _: dead.purge(connection, letters, before))
+
+        def work(connection: apsw.Connection, _: int) -> tuple[int, list[int]]:
+            return dead.purge(connection, letters, before)
+
+        purged, _ = await self._write(audited(lambda done: acts.purge_dead(*done), work))
+        return purged
 
     async def _prune_attempts(self, older_than: timedelta, limit: int, now: datetime | None) -> int:
         def work(connection: apsw.Connection, at: int) -> int:

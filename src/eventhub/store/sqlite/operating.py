@@ -9,11 +9,13 @@ from typing import Any, TypeVar
 
 import apsw
 
+from eventhub.store import acts
 from eventhub.store.claims import Held
 from eventhub.store.contract import Store
 from eventhub.store.operating import key_exists, last_sightings
 from eventhub.store.rows import key_columns, micros
 from eventhub.store.sqlite import dead
+from eventhub.store.sqlite.audit import audited
 from eventhub.store.sqlite.publishing import SQL
 from eventhub.store.values import ApiKey, Sighting
 
@@ -34,13 +36,15 @@ class SqliteOperating(Store):
         await self.open()
         if not ids:
             return set()
-        revived = await self._write(dead.retry_dead, ids, by, now=now)
+        revived = await self._write(audited(acts.retry_dead, dead.retry_dead), ids, by, now=now)
         self._announce(None)
         return revived
 
     async def unpark(self, queue: str, ordering_key: str, *, by: str, now: datetime | None = None) -> bool:
         await self.open()
-        done = await self._write(dead.unpark, queue, ordering_key, by, now=now)
+        done = await self._write(
+            audited(acts.unpark(queue, ordering_key), dead.unpark), queue, ordering_key, by, now=now
+        )
         self._announce(queue)
         return done
 
@@ -54,7 +58,7 @@ class SqliteOperating(Store):
             return True
 
         await self.open()
-        done = await self._write(work, now=now)
+        done = await self._write(audited(acts.reset(event_id, reason), work), now=now)
         self._announce(None)
         return done
 
@@ -100,7 +104,7 @@ class SqliteOperating(Store):
             return bool(connection.execute(SQL.add_key, key_columns(key, micros)).fetchall())
 
         await self.open()
-        if not await self._write(work):
+        if not await self._write(audited(acts.create_key(key), work)):
             raise key_exists(key)
 
     async def revoke_key(self, key_id: str, now: datetime | None = None) -> bool:
@@ -108,14 +112,14 @@ class SqliteOperating(Store):
             return bool(connection.execute(SQL.revoke_key, {"id": key_id, "now": at}).fetchall())
 
         await self.open()
-        return await self._write(work, now=now)
+        return await self._write(audited(acts.revoke_key(key_id), work), now=now)
 
     async def expire_key(self, key_id: str, at: datetime) -> bool:
         def work(connection: apsw.Connection, _: int) -> bool:
             return bool(connection.execute(SQL.expire_key, {"id": key_id, "at": micros(at)}).fetchall())
 
         await self.open()
-        return await self._write(work)
+        return await self._write(audited(acts.expire_key(key_id, at), work))
 
     async def touch_keys(self, uses: Mapping[str, datetime]) -> None:
         def work(connection: apsw.Connection, _: int) -> None:

@@ -1,0 +1,83 @@
+"""The audit log over HTTP, for administrators."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Final
+
+from msgspec import Meta
+from msgspec.structs import asdict
+
+from eventhub.http.answers import Answer, document
+from eventhub.http.asking import Ask, as_moment
+from eventhub.http.bodies.basics import Answered, Asked, Id, Moment
+from eventhub.http.operations import Operation
+from eventhub.store.audit import AuditEntry, AuditFilter
+
+__all__ = ["OPERATIONS"]
+
+Named = Annotated[str, Meta(min_length=1, max_length=200)]
+
+
+class AuditQuery(Asked):
+    actor: Annotated[Named, Meta(description="The name of a key or of a user.")] | None = None
+    action: Annotated[Named, Meta(description="Such as `key.revoke`; `key` for all of its kind.")] | None = None
+    target: Annotated[Named, Meta(description="Such as `subscriber:7` or `key:…`.")] | None = None
+    since: Moment | None = None
+    until: Moment | None = None
+    before: Annotated[Id, Meta(description="`next_before` of the page before.")] | None = None
+    limit: Annotated[int, Meta(ge=1, le=1000)] = 100
+
+
+class AuditEntryBody(Answered):
+    """One administrative act."""
+
+    id: int
+    created_at: datetime
+    actor: str
+    actor_kind: Annotated[str, Meta(description="`key`, `owner`, `user`, `hub` or `visitor`.")]
+    key_id: str | None
+    address: str | None
+    action: str
+    target: str | None
+    details: dict[str, Any]
+
+
+class AuditList(Answered):
+    entries: list[AuditEntryBody]
+    limit: int
+    next_before: int | None
+
+
+async def list_audit(ask: Ask) -> Answer:
+    """Newest first; a page costs the same wherever it begins."""
+    query: AuditQuery = ask.query
+    wanted = AuditFilter(
+        actor=query.actor,
+        action=query.action,
+        target=query.target,
+        since=None if query.since is None else as_moment(query.since),
+        until=None if query.until is None else as_moment(query.until),
+        before_id=query.before,
+        limit=query.limit,
+    )
+    found: list[AuditEntry] = await ask.service.store.audit(wanted)
+    more = found[-1].id if len(found) == query.limit else None
+    entries = [AuditEntryBody(**asdict(entry)) for entry in found]
+    return document(AuditList(entries=entries, limit=query.limit, next_before=more))
+
+
+OPERATIONS: Final = (
+    Operation(
+        method="GET",
+        path="/audit",
+        name="list_audit",
+        summary="Who did what: keys, subscribers, secrets, dead letters, replays, resets, sign-ins",
+        description="Each act is written down in its own transaction. Refused sign-ins are counted per address.",
+        handle=list_audit,
+        scope="admin",
+        group="Operating",
+        query=AuditQuery,
+        answers={200: AuditList},
+    ),
+)
