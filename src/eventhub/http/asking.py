@@ -52,8 +52,8 @@ class Ask:
     """One request: who asks, what for, and what came with it."""
 
     __slots__ = (
-        "_client",
         "_receive",
+        "_scope",
         "body",
         "content_type",
         "headers",
@@ -72,7 +72,7 @@ class Ask:
         parameters: MutableMapping[str, str],
         receive: Receive,
         *,
-        client: Any = None,
+        scope: Any,
     ) -> None:
         self.service = service
         self.headers = headers
@@ -83,7 +83,7 @@ class Ask:
         self.raw = b""
         self.content_type = ""
         self._receive = receive
-        self._client = client
+        self._scope = scope
 
     @property
     def event_id(self) -> int:
@@ -127,7 +127,7 @@ class Ask:
     @property
     def address(self) -> str:
         """Where the request comes from."""
-        return address_of(self._client, self.headers)
+        return address_of(self._scope.get("client"), self.headers)
 
     def header(self, name: bytes) -> str | None:
         """A header as text, None when it is missing."""
@@ -141,7 +141,7 @@ class Ask:
 
     async def is_welcome(self, scope: str) -> bool:
         """Whether whoever asked may still do this: their key or session may have ended since."""
-        principal = await self.service.gate.recognise(self.headers, self._client)
+        principal = await self.service.gate.recognise(self.headers, self._scope)
         return principal is not None and principal.scopes.allows(scope)
 
     async def gone(self) -> None:

@@ -74,10 +74,10 @@ class Endpoint:
         gate.check_place(headers, writes=writes)
         if operation is None:
             raise Problem(405, "method", f"{method[:20]} is not possible here.", allow=self._allow)
-        principal = await gate.admit(operation, headers, scope.get("client"), writes=writes)
+        principal = await gate.admit(operation, headers, scope, writes=writes)
         if not accepts(headers, operation.gives):
             raise Problem(406, "not-acceptable", f"This route answers with {operation.gives} only.")
-        ask = Ask(self._service, headers, principal, scope.get("path_params", {}), receive, client=scope.get("client"))
+        ask = Ask(self._service, headers, principal, scope.get("path_params", {}), receive, scope=scope)
         ask.query = read_query(scope["query_string"], operation.query or Asked)
         if operation.body is not None:
             await self._read(operation, ask, receive)

@@ -6,11 +6,13 @@ size of URL and headers → host → origin → key → scope → rate
 from __future__ import annotations
 
 import ipaddress
+import re
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from eventhub.http.asking import address_of
 from eventhub.http.operations import Operation
+from eventhub.http.peer import PEER, Peer
 from eventhub.http.problems import Problem
 from eventhub.http.sessions import has_cookie
 
@@ -23,8 +25,20 @@ __all__ = ["Gate", "is_loopback"]
 LONGEST_URL: Final = 8192
 LARGEST_HEADERS: Final = 32 * 1024
 LOOPBACK_NAMES: Final = frozenset({"localhost", "127.0.0.1", "::1"})
-PASSED_ON: Final = (b"forwarded", b"via", b"x-forwarded-for", b"x-forwarded-host", b"x-real-ip")
+PASSED_ON: Final = re.compile(
+    rb"forwarded|via|cdn-loop|client-ip|true-client-ip|max-forwards"
+    rb"|x-(forwarded|original|real|client|cluster|remote|envoy|amzn|azure|arr|appengine|vercel|nginx|proxy).*"
+    rb"|(cf|fly|fastly|akamai|do|wl-proxy|proxy)-.*"
+)
 """What proxies add: then the neighbour that we see is not the one who asks."""
+OLD_HTTP: Final = "1.0"
+"""In which a proxy that adds nothing passes requests on by default; what people use speaks 1.1."""
+NO_KEY: Final = "Send a valid API key: Authorization: Bearer eh_…."
+FIRST_KEY: Final = (
+    "There is no API key yet, and without one only the hub's own user may ask, from this machine and through no proxy. "
+    "Make the first key where the hub runs: eventhub keys create admin --scopes admin. "
+    "Send it as Authorization: Bearer eh_…"
+)
 ONCE: Final = frozenset(
     {
         b"authorization",
@@ -62,6 +76,7 @@ class Gate:
         self._service = service
         self._on_loopback = is_loopback(settings.host)
         named = {name.strip().lower() for name in settings.allowed_hosts.split(",") if name.strip()}
+        self._may_have_owner = self._on_loopback and not named
         self._hosts = named | LOOPBACK_NAMES | {settings.host.lower()} if self._on_loopback or named else None
 
     def check_size(self, scope: Any) -> dict[bytes, bytes]:
@@ -92,18 +107,18 @@ class Gate:
             if foreign or headers.get(b"sec-fetch-site", b"none") not in OWN_PAGES:
                 raise Problem(403, "foreign-origin", "Pages of another origin may not change anything here.")
 
-    async def admit(self, operation: Operation, headers: dict[bytes, bytes], client: Any, *, writes: bool) -> Principal:
+    async def admit(self, operation: Operation, headers: dict[bytes, bytes], scope: Any, *, writes: bool) -> Principal:
         """Who asks, if the key is good, its scope allows the operation and its rate is not used up."""
         service = self._service
         if operation.scope is None:
             return service.nobody
         principal = await self._principal(
-            headers, client, unseen=writes and not operation.streams and _says_no_place(headers)
+            headers, scope, unseen=writes and not operation.streams and _says_no_place(headers)
         )
         if principal is None:
             if b"authorization" in headers or b"x-api-key" in headers:
-                service.refusals.note(address_of(client, headers), how="request")
-            raise Problem(401, "unauthorized", "Send a valid API key: Authorization: Bearer eh_….")
+                service.refusals.note(address_of(scope.get("client"), headers), how="request")
+            raise Problem(401, "unauthorized", FIRST_KEY if await service.keys.keyless() else NO_KEY)
         if operation.scope and not principal.scopes.allows(operation.scope):
             raise Problem(403, "forbidden", f"This key lacks the scope {operation.scope!r}.")
         wait = service.buckets.take(principal.id)
@@ -111,24 +126,17 @@ class Gate:
             raise Problem(429, "rate-limit", "Too many requests with this key. Slow down.", retry_after=wait)
         return principal
 
-    async def recognise(self, headers: dict[bytes, bytes], client: Any) -> Principal | None:
+    async def recognise(self, headers: dict[bytes, bytes], scope: Any) -> Principal | None:
         """Whoever is still watching, as they were let in; None when they would not be let in any more."""
-        return await self._principal(headers, client, unseen=False)
+        return await self._principal(headers, scope, unseen=False)
 
-    async def _principal(self, headers: dict[bytes, bytes], client: Any, *, unseen: bool) -> Principal | None:
+    async def _principal(self, headers: dict[bytes, bytes], scope: Any, *, unseen: bool) -> Principal | None:
         """Whose key or session it is. ``unseen`` is a write of which nobody knows which page makes it."""
         authorization = headers.get(b"authorization", b"").decode("latin-1")
         kind, _, text = authorization.partition(" ")
         if kind.lower() != "bearer":
             text = headers.get(b"x-api-key", b"").decode("latin-1")
-        at_home = (
-            not text
-            and not authorization
-            and self._on_loopback
-            and _is_local(client)
-            and not any(name in headers for name in PASSED_ON)
-        )
-        if at_home and await self._service.keys.keyless():
+        if not text and not authorization and await self._service.keys.keyless() and self._is_owner(headers, scope):
             return self._service.owner
         if not text and not authorization and has_cookie(headers):
             if unseen:
@@ -137,6 +145,19 @@ class Gate:
                 )
             return await self._service.sessions.principal(headers)
         return await self._service.keys.verify(text.strip())
+
+    def _is_owner(self, headers: dict[bytes, bytes], scope: Any) -> bool:
+        """Whether the hub's own user asks, on this machine and directly, for this machine."""
+        peer: Peer | None = scope.get(PEER)
+        return (
+            self._may_have_owner
+            and peer is not None
+            and _is_local(scope.get("client"))
+            and is_loopback(_name(headers.get(b"host", b"").decode("latin-1").lower()))
+            and scope["http_version"] != OLD_HTTP
+            and not any(PASSED_ON.fullmatch(name) for name in headers)
+            and peer.is_own_user
+        )
 
 
 def _joined(name: bytes, first: bytes, other: bytes) -> bytes:
@@ -181,4 +202,4 @@ def _name(host: str) -> str:
 
 
 def _is_local(client: Any) -> bool:
-    return client is None or is_loopback(client[0])
+    return client is not None and is_loopback(client[0])

@@ -18,6 +18,7 @@ from typing import Any, Final
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from eventhub.http.peer import PEER, Peer
 from eventhub.http.problems import Problem
 
 __all__ = ["LimitedProtocol"]
@@ -76,6 +77,7 @@ class LimitedProtocol(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
         self._refusal: Problem | None = None
         self._unanswered = 0
         super().connection_made(transport)
+        self._peer = Peer(self.client, self.server)  # type: ignore[arg-type]
         self._expect_headers()
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -120,6 +122,7 @@ class LimitedProtocol(HttpToolsProtocol):  # type: ignore[misc, unused-ignore]
             )
         if not self.url.startswith(b"/"):
             self._check_target()
+        self.scope[PEER] = self._peer  # type: ignore[typeddict-unknown-key, unused-ignore]
         before = self.cycle
         super().on_headers_complete()
         self._in_headers = False

@@ -78,11 +78,23 @@ async def _check_start(settings: Settings, store: Store, secret: Path) -> None:
     """Open the database once; refuse a secret that its keys were not made under, and an open door without a key."""
     async with store:
         keys = await KeyRing.open(store, secret)
-        if not is_loopback(settings.host) and await keys.keyless():
-            raise SettingsError(
-                f"{settings.host} can be reached from other machines and there is no API key yet. "
-                "Make one with `eventhub keys create admin --scopes admin`, or listen on 127.0.0.1."
-            )
+        if await keys.keyless():
+            check_door(settings)
+
+
+def check_door(settings: Settings) -> None:
+    """Without a key only the hub's own user on this machine may ask: nobody else may be meant to."""
+    if is_loopback(settings.host) and not settings.allowed_hosts.strip():
+        return
+    who = (
+        f"allowed_hosts names {settings.allowed_hosts}, so others are to come"
+        if is_loopback(settings.host)
+        else f"{settings.host} can be reached from other machines"
+    )
+    raise SettingsError(
+        f"{who}, and there is no API key yet. Make one with `eventhub keys create admin --scopes admin`, "
+        "or listen on 127.0.0.1 without allowed_hosts."
+    )
 
 
 def listen(settings: Settings) -> socket.socket:
