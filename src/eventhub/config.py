@@ -111,6 +111,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     keep_dead_days: Annotated[
         int, Meta(ge=0, le=36_500, description="Days after which dead letters are purged; 0 means never.")
     ] = 0
+    keep_idempotency_keys_days: Annotated[
+        int,
+        Meta(ge=0, le=36_500, description="Days that idempotency keys last after their event; 0 means for ever."),
+    ] = 7
     keep_audit_days: Annotated[
         int, Meta(ge=0, le=36_500, description="Days that the audit log is kept; 0 means for ever.")
     ] = 365

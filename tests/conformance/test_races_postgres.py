@@ -113,7 +113,7 @@ async def test_a_key_purged_at_this_moment_asks_the_callers_transaction_to_be_tr
         await transaction.start()
         publishing = asyncio.create_task(store.publish(call, connection=outbox))
         await meanwhile()
-        with pytest.raises(StoreBusy, match=r"purged while its idempotency key was being used again\. Try again"):
+        with pytest.raises(StoreBusy, match=r"became free while it was being used again\. Try again"):
             await publishing
         await transaction.rollback()
     async with outbox.transaction():

@@ -63,7 +63,9 @@ def test_a_setting_without_a_flag_is_told_so():
         "circuit_failures",
         "circuit_seconds",
         "keep_attempts_days",
+        "keep_audit_days",
         "keep_dead_days",
+        "keep_idempotency_keys_days",
     }
 
 

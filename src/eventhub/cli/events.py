@@ -155,6 +155,7 @@ def _print_event(event: QueuedEvent, *, archived: bool) -> None:
         ("lease ends", moment(event.lease_expires_at)),
         ("archived", "read from the lake" if archived else ""),
         *described(event),
+        ("published by", plain(event.published_by)),
         ("errors", plain("\n".join(event.errors))),
     ]
     console().print(records(pairs))

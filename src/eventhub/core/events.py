@@ -62,7 +62,8 @@ class Event(msgspec.Struct, kw_only=True, frozen=True):
 class QueuedEvent(Event, kw_only=True, frozen=True):
     """An event in a queue; after a poll its ``fence`` is the proof of the claim.
 
-    ``sent_tags`` are its tags as the publisher wrote them.
+    ``sent_tags`` are its tags as the publisher wrote them. ``published_by`` is the name of the API key that it came
+    with, told where one event is looked at.
     """
 
     queue: str = "default"
@@ -72,6 +73,7 @@ class QueuedEvent(Event, kw_only=True, frozen=True):
     lease_expires_at: datetime | None = None
     next_retry_at: datetime | None = None
     errors: tuple[str, ...] = ()
+    published_by: str | None = None
 
 
 class DeadEvent(Event, kw_only=True, frozen=True):

@@ -81,6 +81,7 @@ class Publisher:
         made.work = bool(made.route.tags)
         made.broadcast = targets is not None or event.type != JOB or not made.work
         made.targets = None if targets is None else tuple(targets)
+        made.publisher = _publisher(ask.principal)
         return made
 
     def compose_test(self, subscriber: int) -> NewEvent:
@@ -153,13 +154,20 @@ class Publisher:
             metadata=msgspec.Raw(event.metadata.encode()) if event.metadata else UNSET,  # type: ignore[arg-type]
             ordering_key=event.ordering_key or UNSET,
             idempotency_key=event.idempotency_key or UNSET,
+            published_by=event.publisher or UNSET,
         )
+
+
+def _publisher(principal: Principal) -> str | None:
+    """The name of the key, which a rotation keeps; the owner of a hub without keys is nobody else than the hub."""
+    return principal.name if principal.id else None
 
 
 def _placed(event: NewEvent, body: NewEventBody, principal: Principal) -> NewEvent:
     """The event, if the key may publish it: its tags make it work, the type that it was given a broadcast."""
     if not principal.scopes.allows_publish(event.type):
         raise Problem(403, "forbidden", f"This key may not publish events of the type {event.type!r}.")
+    event.publisher = _publisher(principal)
     event.work = bool(event.route.tags)
     event.broadcast = body.event_type is not None or body.type is not None
     return event
@@ -218,6 +226,7 @@ def event_body(event: QueuedEvent, max_retries: int) -> EventBody:
         ordering_key=event.ordering_key or UNSET,
         idempotency_key=event.idempotency_key or UNSET,
         errors=list(event.errors) or UNSET,
+        published_by=event.published_by or UNSET,
     )
 
 

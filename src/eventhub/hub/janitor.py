@@ -34,6 +34,8 @@ class Keeping(msgspec.Struct, frozen=True, kw_only=True):
     """The stories of attempts at messages."""
     dead: timedelta | None = None
     """Dead letters that nobody has retried."""
+    keys: timedelta | None = timedelta(days=7)
+    """Idempotency keys, after their event has ended."""
     audit: timedelta | None = timedelta(days=365)
     """Rows of the audit log."""
 
@@ -73,6 +75,8 @@ class Janitor(Loop):
             gone["attempts"] = await self._store.prune_attempts(older_than=keeping.attempts)
         if keeping.dead is not None:
             gone["dead_letters"] = await self._store.purge_dead(older_than=keeping.dead)
+        if keeping.keys is not None:
+            gone["idempotency_keys"] = await self._store.free_keys(older_than=keeping.keys)
         if keeping.audit is not None:
             gone["audit"] = await self._store.prune_audit(older_than=keeping.audit)
         for subscriber in await self._store.ownerless():

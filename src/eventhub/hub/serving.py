@@ -34,6 +34,7 @@ def crew_settings(settings: Settings) -> CrewSettings:
             workers=timedelta(days=settings.forget_workers_days),
             attempts=_days(settings.keep_attempts_days),
             dead=_days(settings.keep_dead_days),
+            keys=_days(settings.keep_idempotency_keys_days),
             audit=_days(settings.keep_audit_days),
         ),
     )

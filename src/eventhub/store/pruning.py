@@ -13,10 +13,16 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from datetime import UTC, date, datetime, time, timedelta
+from typing import Final
 
 import msgspec
 
-__all__ = ["OldDay", "Pruning", "day_bounds"]
+__all__ = ["LastKey", "OldDay", "Pruning", "day_bounds"]
+
+KEYS: Final = 2_000
+"""So many idempotency keys are looked at in one transaction."""
+LastKey = tuple[datetime, str, str]
+"""When an idempotency key was used, whose it is, and the key: the order in which they are looked through."""
 
 
 class OldDay(msgspec.Struct, frozen=True):
@@ -62,6 +68,21 @@ class Pruning(ABC):
 
         ``copied`` and ``log_copied`` are the positions below which the lake has the events and the log.
         """
+
+    async def free_keys(self, older_than: timedelta, *, now: datetime | None = None) -> int:
+        """Let idempotency keys be used again whose event ended longer ago than that; returns how many."""
+        before = (await self.now() if now is None else now) - older_than
+        freed, last = await self._free_keys(before, None, KEYS)
+        while last is not None:
+            count, last = await self._free_keys(before, last, KEYS)
+            freed += count
+        return freed
+
+    @abstractmethod
+    async def now(self) -> datetime: ...
+    @abstractmethod
+    async def _free_keys(self, before: datetime, after: LastKey | None, limit: int) -> tuple[int, LastKey | None]:
+        """Of so many keys behind that one; how many were freed, and the last that was looked at if there are more."""
 
     @abstractmethod
     async def prune_log(self, day: date, rows: Sequence[tuple[int, int]], *, copied: int) -> int:

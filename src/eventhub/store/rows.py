@@ -155,7 +155,7 @@ def _facts(row: Sequence[Any], time: Callable[[Any], datetime]) -> dict[str, Any
     }
 
 
-def to_queued(row: Sequence[Any], time: Callable[[Any], datetime]) -> QueuedEvent:
+def to_queued(row: Sequence[Any], time: Callable[[Any], datetime], *, published_by: str | None = None) -> QueuedEvent:
     """A row of the view ``event_states``; where its deliveries stand is told as lists of words."""
     (queue, states, dead, completed, attempts, failures, fence, lease_ends, next_retry, errors, updated_at) = row[10:21]
     status = event_status(
@@ -175,6 +175,7 @@ def to_queued(row: Sequence[Any], time: Callable[[Any], datetime]) -> QueuedEven
         lease_expires_at=None if lease_ends is None else time(lease_ends),
         next_retry_at=None if next_retry is None else time(next_retry),
         errors=tuple(decode(errors)) if errors else (),
+        published_by=published_by,
     )
 
 

@@ -46,6 +46,8 @@ class NewEvent(msgspec.Struct, kw_only=True, gc=False):
     given (publisher and consumer are one process) and nothing stands in its way. With ``completed`` there is no
     delivery: nobody wants the event.
 
+    ``publisher`` is the name of the API key that it came with; idempotency keys are its own.
+
     With ``broadcast`` every subscriber that wants it gets a message, or those that ``targets`` names; one without
     ``work`` has no delivery but those.
     """
@@ -69,6 +71,7 @@ class NewEvent(msgspec.Struct, kw_only=True, gc=False):
     work: bool = True
     broadcast: bool = False
     targets: tuple[int, ...] | None = None
+    publisher: str | None = None
 
     @property
     def starts_leased(self) -> bool:

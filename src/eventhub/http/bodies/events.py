@@ -62,6 +62,7 @@ class EventBody(Answered):
     ordering_key: str | UnsetType = UNSET
     idempotency_key: str | UnsetType = UNSET
     errors: list[str] | UnsetType = UNSET
+    published_by: Annotated[str, Meta(description="The name of the API key that published it.")] | UnsetType = UNSET
     logs: list[LogBody] | UnsetType = UNSET
     archived: Annotated[bool, Meta(description="It has left the database and was read from the lake.")] | UnsetType = (
         UNSET

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 from msgspec import UNSET, Meta
+from msgspec.structs import replace
 
 from eventhub.core.events import QueuedEvent, Status
 from eventhub.core.matching import check_queue, check_type, parse_tags
-from eventhub.errors import InvalidEventError
+from eventhub.errors import EventNotFound, InvalidEventError
 from eventhub.handling.logs import get_logger
 from eventhub.http import cloud_events
 from eventhub.http.answers import Answer, document
@@ -29,7 +30,10 @@ from eventhub.http.problems import Problem
 from eventhub.http.publishing import event_body, job_type, key_in
 from eventhub.http.reading import aside
 from eventhub.store.audit import Act
-from eventhub.store.values import EventFilter, NewEvent
+from eventhub.store.values import EventFilter, NewEvent, Published
+
+if TYPE_CHECKING:
+    from eventhub.http.service import Service
 
 __all__ = ["OPERATIONS", "store_one"]
 
@@ -78,12 +82,22 @@ async def store_one(ask: Ask, event: NewEvent, *, act: Act | None = None) -> Ans
     (published,) = await service.store.publish([event], act=act)
     if published.duplicate:
         service.metrics.received(duplicate=True)
-        found = await service.store.event(published.id) or (await service.past(published.id)).event
-        return document(event_body(found, service.settings.max_retries), 200)
+        return document(await _first_event(service, event, published), 200)
     service.metrics.received()
     if service.verbose:
         log.debug("published", event_id=published.id, event_type=event.type)
     return document(service.publisher.described(event, published), 201 if event.work else 202)
+
+
+async def _first_event(service: Service, event: NewEvent, published: Published) -> EventBody:
+    """The event that has the key; if it has left the database, and no lake can be read here, as it was sent again."""
+    found = await service.store.event(published.id)
+    try:
+        found = found or (await service.past(published.id)).event
+    except EventNotFound:
+        sent = service.publisher.described(event, published)
+        return replace(sent, status=Status.COMPLETED, next_retry_at=None, archived=True)
+    return event_body(found, service.settings.max_retries)
 
 
 def _composed(ask: Ask, key: str | None) -> NewEvent:

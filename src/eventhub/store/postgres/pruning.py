@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Sequence
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 from typing import Any, TypeVar
 
 from eventhub.errors import StoreBusy
 from eventhub.store.contract import Store
 from eventhub.store.postgres.publishing import SQL
-from eventhub.store.pruning import OldDay, day_bounds
+from eventhub.store.pruning import LastKey, OldDay, day_bounds
 
 __all__ = ["PostgresPruning"]
 
@@ -37,6 +37,11 @@ class PostgresPruning(Store):
     async def prune_events(self, ids: Sequence[int], *, copied: int, log_copied: int) -> int:
         ((gone,),) = await self._read(SQL.prune_events, list(ids), copied, log_copied)
         return int(gone)
+
+    async def _free_keys(self, before: datetime, after: LastKey | None, limit: int) -> tuple[int, LastKey | None]:
+        start = after or (datetime(1, 1, 2, tzinfo=UTC), "", "")
+        ((freed, seen, *last),) = await self._read(SQL.free_keys, before, *start, limit)
+        return int(freed), (last[0], last[1], last[2]) if seen == limit else None
 
     async def prune_log(self, day: date, rows: Sequence[tuple[int, int]], *, copied: int) -> int:
         numbers, events = [number for number, _ in rows], [event for _, event in rows]

@@ -101,7 +101,7 @@ async def publish_calls(
         lost = [scope for scope in keys.first if scope not in taken]
         known = await _earlier(connection, lost) if lost else {}
         if len(known) < len(lost):
-            raise StoreBusy("An event was purged while its idempotency key was being used again. Try again.")
+            raise StoreBusy("An idempotency key became free while it was being used again. Try again.")
         keys.judge(known)
         dropped = keys.dropped(taken)
         if dropped:
@@ -134,7 +134,7 @@ async def _taken(connection: Any, keys: dict[Scope, int]) -> set[Scope]:
 
 async def _earlier(connection: Any, scopes: list[Scope]) -> Earlier:
     rows = await connection.fetch(SQL.keyed_events, *_columns(scopes))
-    return {(row[0], row[1]): earlier((row[0], row[1]), row[2:], lambda moment: moment) for row in rows}
+    return {(row[0], row[1]): earlier(row[2:], lambda moment: moment) for row in rows}
 
 
 def _columns(scopes: list[Scope]) -> tuple[list[str], list[str]]:
@@ -266,6 +266,7 @@ async def _insert(
         now,
         column([event.broadcast or None for event in events]),
         column([None if event.targets is None else dump_targets(event.targets) for event in events]),
+        column([event.publisher for event in events]),
     )
     return [Published(row[0], row[1], leased=event.starts_leased) for row, event in zip(rows, events, strict=True)]
 

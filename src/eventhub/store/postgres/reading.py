@@ -102,7 +102,7 @@ class PostgresReading(Store):
 
     async def event(self, event_id: int) -> QueuedEvent | None:
         rows = await self._read(SQL.event, event_id)
-        return to_queued(rows[0], same) if rows else None
+        return to_queued(rows[0], same, published_by=rows[0][21]) if rows else None
 
     async def event_tags(self, event_ids: Sequence[int]) -> dict[int, tuple[str, ...]]:
         return {number: split_tags(tags) for number, tags in await self._read(SQL.event_tags, list(event_ids))}

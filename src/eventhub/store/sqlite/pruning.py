@@ -10,8 +10,8 @@ from typing import Any, Final, TypeVar
 import apsw
 
 from eventhub.store.contract import Store
-from eventhub.store.pruning import OldDay, day_bounds
-from eventhub.store.rows import micros
+from eventhub.store.pruning import LastKey, OldDay, day_bounds
+from eventhub.store.rows import from_micros, micros
 from eventhub.store.sqlite.publishing import SQL
 from eventhub.store.sqlite.publishing import ids as array
 
@@ -40,15 +40,32 @@ class SqlitePruning(Store):
         return [number for (number,) in await self._read(SQL.events_with_log, first=first, last=last)]
 
     async def prune_events(self, ids: Sequence[int], *, copied: int, log_copied: int) -> int:
-        def work(connection: apsw.Connection, _: int) -> int:
+        def work(connection: apsw.Connection, at: int) -> int:
             named = {"ids": array(list(ids)), "copied": copied, "log_copied": log_copied}
             settled = [number for (number,) in connection.execute(SQL.settled_events, named)]
-            for query in (SQL.prune_keys, SQL.prune_guards, SQL.drop_results, SQL.prune_events) if settled else ():
+            if settled:
+                connection.execute(SQL.end_keys, {"ids": array(settled), "now": at})
+            for query in (SQL.prune_guards, SQL.drop_results, SQL.prune_events) if settled else ():
                 connection.execute(query, {"ids": array(settled)})
             return len(settled)
 
         await self.open()
         return await self._write(work) if ids else 0
+
+    async def _free_keys(self, before: datetime, after: LastKey | None, limit: int) -> tuple[int, LastKey | None]:
+        created_at, scope, key = after or (None, "", "")
+        start = -(2**63) if created_at is None else micros(created_at)
+
+        def work(connection: apsw.Connection, _: int) -> tuple[int, LastKey | None]:
+            named = {"before": micros(before), "created_at": start, "scope": scope, "key": key, "limit": limit}
+            rows: list[Any] = connection.execute(SQL.old_keys, named).fetchall()
+            free = [(row[0], row[1]) for row in rows if row[3]]
+            connection.executemany(SQL.drop_keys, free)
+            last = rows[-1] if len(rows) == limit else None
+            return len(free), None if last is None else (from_micros(last[2]), last[0], last[1])
+
+        await self.open()
+        return await self._write(work)
 
     async def prune_log(self, day: date, rows: Sequence[tuple[int, int]], *, copied: int) -> int:
         first, last = map(micros, day_bounds(day))

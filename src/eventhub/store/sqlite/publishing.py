@@ -66,7 +66,7 @@ def _take(connection: apsw.Connection, keys: dict[Scope, int], asked: dict[int, 
 
 def _earlier(connection: apsw.Connection, scopes: list[Scope]) -> Earlier:
     return {
-        scope: earlier(scope, row, from_micros)
+        scope: earlier(row, from_micros)
         for scope in scopes
         for row in connection.execute(SQL.keyed_events, {"scope": scope[0], "key": scope[1]})
     }
@@ -104,6 +104,7 @@ def _insert(
                 event.ordering_key,
                 event.idempotency_key,
                 now,
+                event.publisher,
             )
         )
         if event.broadcast:
@@ -161,6 +162,7 @@ def _is_bare(numbered: list[tuple[int, NewEvent]]) -> bool:
         and e.worker is None
         and e.title is None
         and e.description is None
+        and e.publisher is None
         and e.work
         and not e.broadcast
         and not e.completed

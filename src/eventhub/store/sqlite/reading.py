@@ -115,7 +115,7 @@ class SqliteReading(Store):
 
     async def event(self, event_id: int) -> QueuedEvent | None:
         rows = await self._read(SQL.event, id=event_id)
-        return to_queued(rows[0], from_micros) if rows else None
+        return to_queued(rows[0], from_micros, published_by=rows[0][21]) if rows else None
 
     async def event_tags(self, event_ids: Sequence[int]) -> dict[int, tuple[str, ...]]:
         rows = await self._read(SQL.event_tags, ids=ids(event_ids)) if event_ids else []

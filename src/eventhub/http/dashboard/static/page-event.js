@@ -67,6 +67,7 @@ function about(event) {
     ["Retries", event.tags && `${count(event.retry_count)} of ${count(event.max_retries)}`],
     ["Next retry", event.next_retry_at && ago(event.next_retry_at)],
     ["Ordering key", event.ordering_key && said(event.ordering_key)],
+    ["Published by", event.published_by && said(event.published_by)],
     ["Idempotency key", event.idempotency_key && said(event.idempotency_key)],
     ["Replay of", /^\d+$/.test(replayed ?? "") && h("a", { href: `#/events/${replayed}` }, `Event ${replayed}`)],
     ["Where", event.archived && "In the lake: it was archived"],

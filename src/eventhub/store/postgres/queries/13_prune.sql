@@ -33,7 +33,7 @@ wanted AS MATERIALIZED (
 settled AS MATERIALIZED (
   SELECT e.* FROM wanted w
   CROSS JOIN LATERAL (
-    SELECT v.ctid AS tid, v.id, v.route, v.idempotency_key FROM eventhub.events v
+    SELECT v.ctid AS tid, v.id, v.route, v.idempotency_key, v.published_by FROM eventhub.events v
     WHERE v.id = w.id AND v.xid < $2
       AND (SELECT 1 FROM eventhub.deliveries d WHERE d.id = v.id) IS NULL
       AND (SELECT 1 FROM eventhub.deliveries m WHERE m.event_id = v.id AND m.subscriber IS NOT NULL LIMIT 1) IS NULL
@@ -41,12 +41,33 @@ settled AS MATERIALIZED (
       AND (SELECT 1 FROM eventhub.dead_letters l WHERE l.event_id = v.id AND l.retried_at IS NULL LIMIT 1) IS NULL
     LIMIT 1 FOR UPDATE OF v SKIP LOCKED) e),
 keys AS (
-  DELETE FROM eventhub.idempotency_keys k USING settled s JOIN eventhub.routes r ON r.id = s.route
-  WHERE s.idempotency_key IS NOT NULL AND k.scope = r.queue AND k.key = s.idempotency_key AND k.event_id = s.id),
+  UPDATE eventhub.idempotency_keys k SET ended_at = now() FROM settled s JOIN eventhub.routes r ON r.id = s.route
+  WHERE s.idempotency_key IS NOT NULL AND k.scope = r.queue || coalesce('/' || s.published_by, '') AND k.key = s.idempotency_key AND k.event_id = s.id),
 guarded AS (DELETE FROM eventhub.guards WHERE event_id = ANY (ARRAY (SELECT id FROM settled))),
 results AS (DELETE FROM eventhub.handler_results WHERE event_id = ANY (ARRAY (SELECT id FROM settled))),
 gone AS (DELETE FROM eventhub.events WHERE ctid = ANY (ARRAY (SELECT tid FROM settled)) RETURNING 1)
 SELECT count(*) FROM gone;
+
+-- name: free_keys
+-- Of so many keys from before $1, behind the last one that was seen, those may be used again whose event has ended, with
+-- nothing that happened to it since $1, or was archived before that. The answer says where to go on.
+WITH old AS MATERIALIZED (
+  SELECT k.scope, k.key, k.event_id, k.created_at, coalesce(k.ended_at, k.created_at) AS ended
+  FROM eventhub.idempotency_keys k
+  WHERE k.created_at < $1 AND k.created_at >= $2 AND (k.created_at > $2 OR (k.scope, k.key) > ($3, $4))
+  ORDER BY k.created_at, k.scope, k.key LIMIT $5),
+free AS MATERIALIZED (
+  SELECT o.scope, o.key FROM old o LEFT JOIN eventhub.events e ON e.id = o.event_id
+  WHERE CASE WHEN e.id IS NULL THEN o.ended < $1
+             ELSE (SELECT 1 FROM eventhub.deliveries d WHERE d.id = e.id AND d.state + 0 <> 4) IS NULL
+              AND (SELECT 1 FROM eventhub.deliveries m WHERE m.event_id = e.id AND m.subscriber IS NOT NULL
+                     AND m.state + 0 <> 4 LIMIT 1) IS NULL
+              AND (SELECT 1 FROM eventhub.fanout f WHERE f.event_id = e.id) IS NULL
+              AND (SELECT 1 FROM eventhub.event_log g WHERE g.event_id = e.id AND g.created_at >= $1 LIMIT 1) IS NULL END
+  ORDER BY o.scope, o.key),
+gone AS (DELETE FROM eventhub.idempotency_keys k USING free f WHERE k.scope = f.scope AND k.key = f.key RETURNING 1)
+SELECT (SELECT count(*) FROM gone), (SELECT count(*) FROM old), l.created_at, l.scope, l.key
+FROM (SELECT 1) one LEFT JOIN LATERAL (SELECT * FROM old ORDER BY created_at DESC, scope DESC, key DESC LIMIT 1) l ON true;
 
 -- name: prune_log
 -- By event, which has an index; the day leaves the other partitions out.

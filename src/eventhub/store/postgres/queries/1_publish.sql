@@ -34,11 +34,13 @@ SELECT k.scope, k.key FROM unnest($1::text[], $2::text[], $3::bigint[]) AS w(sco
 JOIN eventhub.idempotency_keys k ON k.scope = w.scope AND k.key = w.key AND k.event_id = w.event_id;
 
 -- name: keyed_events
--- The first events of keys that were taken before, to compare with what is being published again.
-SELECT k.scope, k.key, k.asked, e.id, e.type, e.payload, e.metadata, e.tags, e.title, e.description, e.ordering_key,
-       e.created_at
+-- The first events of keys that were taken before, to compare with what is being published again. A key may outlive its
+-- event.
+SELECT k.scope, k.key, k.asked, k.event_id, e.type, e.payload, e.metadata, e.tags, e.title, e.description,
+       e.ordering_key, k.created_at
 FROM unnest($1::text[], $2::text[]) AS w(scope, key)
-JOIN eventhub.idempotency_keys k ON k.scope = w.scope AND k.key = w.key JOIN eventhub.events e ON e.id = k.event_id;
+JOIN eventhub.idempotency_keys k ON k.scope = w.scope AND k.key = w.key
+LEFT JOIN eventhub.events e ON e.id = k.event_id;
 
 -- name: drop_keys
 -- Keys that were taken for an event that is not stored after all.
@@ -71,21 +73,24 @@ SELECT lane FROM eventhub.deliveries WHERE lane = ANY ((SELECT $1::bigint[])::bi
 -- broadcast, which leaves a marker for the fan-out.
 WITH input AS MATERIALIZED (
   SELECT coalesce(u.id, nextval('eventhub.ids')) AS id, u.n, u.route, u.type, u.payload, u.metadata, u.tags, u.title,
-         u.description, u.ordering_key, u.idempotency_key, u.lane, u.max_attempts, u.worker, u.parks, u.broadcast, u.targets, t.now,
+         u.description, u.ordering_key, u.idempotency_key, u.lane, u.max_attempts, u.worker, u.parks, u.broadcast, u.targets,
+         u.published_by, t.now,
          CASE WHEN u.state = 3 AND coalesce(u.due, t.now + u.seconds * interval '1 second') <= t.now THEN 0
               ELSE u.state END AS state,
          coalesce(u.due, t.now + u.seconds * interval '1 second') AS due
   FROM unnest($1::bigint[], $2::integer[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[],
               $9::text[], $10::text[], $11::bigint[], $12::smallint[], $13::timestamptz[], $14::float8[],
-              $15::integer[], $16::text[], $17::boolean[], $19::boolean[], $20::text[])
+              $15::integer[], $16::text[], $17::boolean[], $19::boolean[], $20::text[], $21::text[])
        WITH ORDINALITY AS u(id, route, type, payload, metadata, tags, title, description, ordering_key,
-                            idempotency_key, lane, state, due, seconds, max_attempts, worker, parks, broadcast, targets, n)
+                            idempotency_key, lane, state, due, seconds, max_attempts, worker, parks, broadcast, targets,
+                            published_by, n)
   CROSS JOIN (SELECT coalesce($18, now()) AS now) t
   WHERE pg_current_xact_id() IS NOT NULL), -- first, as in take_ids
 stored AS (
   INSERT INTO eventhub.events (id, route, type, payload, metadata, tags, title, description, ordering_key,
-                               idempotency_key, created_at)
-  SELECT id, route, type, payload::json, metadata, tags, title, description, ordering_key, idempotency_key, now
+                               idempotency_key, created_at, published_by)
+  SELECT id, route, type, payload::json, metadata, tags, title, description, ordering_key, idempotency_key, now,
+         published_by
   FROM input),
 placed AS (
   INSERT INTO eventhub.deliveries (id, event_id, lane, route, state, due, fence, attempts, failures, max_attempts, worker,

@@ -103,9 +103,10 @@ WITH facts AS (
     AND (SELECT 1 FROM eventhub.fanout f WHERE f.event_id = e.id) IS NULL
     AND (SELECT 1 FROM eventhub.event_log g WHERE g.event_id = e.id AND g.action = 'COMPLETED' LIMIT 1) IS NULL
     AND (SELECT 1 FROM eventhub.dead_letters l WHERE l.event_id = e.id LIMIT 1) IS NULL
-  RETURNING e.route, e.idempotency_key)
+  RETURNING e.route, e.idempotency_key, e.published_by)
 DELETE FROM eventhub.idempotency_keys k USING facts f JOIN eventhub.routes r ON r.id = f.route
-WHERE f.idempotency_key IS NOT NULL AND k.scope = r.queue AND k.key = f.idempotency_key;
+WHERE f.idempotency_key IS NOT NULL AND k.scope = r.queue || coalesce('/' || f.published_by, '')
+  AND k.key = f.idempotency_key;
 
 -- name: unpark
 -- Remove the dead head that holds a key; its dead letter stays.

@@ -9,7 +9,7 @@ FROM (SELECT d.id, d.event_id FROM eventhub.routes r
 JOIN eventhub.events e ON e.id = f.event_id ORDER BY f.event_id;
 
 -- name: event
-SELECT * FROM eventhub.event_states WHERE id = $1;
+SELECT s.*, (SELECT e.published_by FROM eventhub.events e WHERE e.id = s.id) FROM eventhub.event_states s WHERE s.id = $1;
 
 -- name: event_tags
 -- What kind of work events are, without their payloads.

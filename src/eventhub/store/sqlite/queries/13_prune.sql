@@ -36,10 +36,27 @@ WHERE v.id IN (SELECT value FROM carray(:ids)) AND v.id < :copied
   AND NOT EXISTS (SELECT 1 FROM eventhub_dead_letters l WHERE l.event_id = v.id AND l.retried_at IS NULL)
   AND NOT EXISTS (SELECT 1 FROM eventhub_event_log g WHERE g.event_id = v.id AND g.id >= :log_copied);
 
--- name: prune_keys
-DELETE FROM eventhub_idempotency_keys WHERE (scope, key, event_id) IN (
-  SELECT r.queue, e.idempotency_key, e.id FROM eventhub_events e JOIN eventhub_routes r ON r.id = e.route
+-- name: end_keys
+-- Keys outlive their events: from now on their time runs.
+UPDATE eventhub_idempotency_keys SET ended_at = :now WHERE (scope, key, event_id) IN (
+  SELECT r.queue || coalesce('/' || e.published_by, ''), e.idempotency_key, e.id
+  FROM eventhub_events e JOIN eventhub_routes r ON r.id = e.route
   WHERE e.id IN (SELECT value FROM carray(:ids)) AND e.idempotency_key IS NOT NULL);
+
+-- name: old_keys
+-- Keys from before :before, those behind the last one that was seen, and whether they may be used again: their event has
+-- ended and nothing happened to it since :before, or it was archived before that.
+SELECT k.scope, k.key, k.created_at,
+       CASE WHEN e.id IS NULL THEN coalesce(k.ended_at, k.created_at) < :before
+            ELSE NOT EXISTS (SELECT 1 FROM eventhub_deliveries d WHERE d.id = e.id AND d.state <> 4)
+             AND NOT EXISTS (SELECT 1 FROM eventhub_deliveries m
+                             WHERE m.event_id = e.id AND m.subscriber IS NOT NULL AND m.state <> 4)
+             AND NOT EXISTS (SELECT 1 FROM eventhub_fanout f WHERE f.event_id = e.id)
+             AND NOT EXISTS (SELECT 1 FROM eventhub_event_log g WHERE g.event_id = e.id AND g.created_at >= :before) END
+FROM eventhub_idempotency_keys k LEFT JOIN eventhub_events e ON e.id = k.event_id
+WHERE k.created_at < :before AND k.created_at >= :created_at
+  AND (k.created_at > :created_at OR (k.scope, k.key) > (:scope, :key))
+ORDER BY k.created_at, k.scope, k.key LIMIT :limit;
 
 -- name: prune_guards
 DELETE FROM eventhub_guards WHERE event_id IN (SELECT value FROM carray(:ids));

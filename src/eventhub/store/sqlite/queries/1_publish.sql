@@ -19,9 +19,10 @@ INSERT INTO eventhub_idempotency_keys (scope, key, event_id, asked, created_at) 
 ON CONFLICT DO NOTHING RETURNING scope, key;
 
 -- name: keyed_events
--- The first events of keys that were taken before, to compare with what is being published again.
-SELECT k.asked, e.id, e.type, e.payload, e.metadata, e.tags, e.title, e.description, e.ordering_key, e.created_at
-FROM eventhub_idempotency_keys k JOIN eventhub_events e ON e.id = k.event_id WHERE k.scope = :scope AND k.key = :key;
+-- The first events of keys that were taken before, to compare with what is being published again. A key may outlive its
+-- event.
+SELECT k.asked, k.event_id, e.type, e.payload, e.metadata, e.tags, e.title, e.description, e.ordering_key, k.created_at
+FROM eventhub_idempotency_keys k LEFT JOIN eventhub_events e ON e.id = k.event_id WHERE k.scope = :scope AND k.key = :key;
 
 -- name: drop_keys
 -- Keys that were taken for an event that is not stored after all.
@@ -37,8 +38,8 @@ SELECT lane FROM eventhub_deliveries WHERE lane IN (SELECT value FROM carray(?))
 
 -- name: insert_events
 INSERT INTO eventhub_events (id, route, type, payload, metadata, tags, title, description, ordering_key, idempotency_key,
-                    created_at)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+                    created_at, published_by)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: insert_deliveries
 INSERT INTO eventhub_deliveries (id, event_id, lane, route, state, due, fence, attempts, failures, max_attempts, worker,

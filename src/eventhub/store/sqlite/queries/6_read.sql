@@ -9,7 +9,7 @@ CROSS JOIN eventhub_events e ON e.id = d.event_id
 WHERE r.queue = :queue ORDER BY d.event_id LIMIT :limit;
 
 -- name: event
-SELECT * FROM eventhub_event_states WHERE id = :id;
+SELECT s.*, (SELECT e.published_by FROM eventhub_events e WHERE e.id = s.id) FROM eventhub_event_states s WHERE s.id = :id;
 
 -- name: event_tags
 -- What kind of work events are, without their payloads.

@@ -1,0 +1,5 @@
+-- Events remember who published them over HTTP: the name of the API key. Idempotency keys belong to publishers, and last
+-- for a while after their event has ended; ``ended_at`` is when an event that is gone was archived.
+ALTER TABLE eventhub_events ADD COLUMN published_by TEXT;
+ALTER TABLE eventhub_idempotency_keys ADD COLUMN ended_at INTEGER;
+CREATE INDEX eventhub_idempotency_keys_created ON eventhub_idempotency_keys (created_at);
