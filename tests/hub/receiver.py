@@ -19,6 +19,8 @@ class Arrival(msgspec.Struct):
     body: bytes
     turn: int
     """How many requests with this webhook-id have come, this one included."""
+    cut: Callable[[], None]
+    """Drops the connection."""
 
     @property
     def id(self) -> str:
@@ -60,7 +62,8 @@ class Receiver:
         body = await request.read()
         headers = {name.lower(): value for name, value in request.headers.items()}
         turn = 1 + sum(before.headers.get("webhook-id") == headers.get("webhook-id") for before in self.arrivals)
-        arrival = Arrival(request.path, headers, body, turn)
+        assert request.transport is not None
+        arrival = Arrival(request.path, headers, body, turn, request.transport.abort)
         self.arrivals.append(arrival)
         self._at_once += 1
         self.most_at_once = max(self.most_at_once, self._at_once)

@@ -268,3 +268,44 @@ async def test_news_about_news_is_not_told(hub: Hub, receiver: Receiver, subscri
     await until(both)
     assert await hub.store.announce_dead(lambda letters: [], limit=10) in (0, 1)
     assert len(receiver.arrivals) == 2
+
+
+async def test_a_claim_that_would_end_before_the_answer_is_given_back_and_not_sent(
+    hub: Hub, receiver: Receiver, subscribe: Subscribe
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Subscriber, "lease", timedelta(seconds=5))  # of ten that a request may take
+        number = await subscribe()
+        event = await hub.publish("a", 1)
+
+        async def given_back() -> bool:
+            return any(entry.action == "RELEASED" for entry in await hub.store.log(event))
+
+        await until(given_back)
+    assert not receiver.arrivals
+    await hub.subscribers.update(number, {"description": "its lease is read again"})
+    assert await settled(hub, event) is Status.COMPLETED
+    (message,) = await hub.store.messages(MessageFilter(event_id=event))
+    assert (message.attempts, len(receiver.arrivals)) == (1, 1)
+
+
+async def test_a_request_that_may_have_arrived_is_an_attempt_that_is_kept(
+    hub: Hub, receiver: Receiver, subscribe: Subscribe
+) -> None:
+    """The second message goes over the connection of the first, which breaks when it is there."""
+    await subscribe()
+    assert await settled(hub, await hub.publish("a", 1)) is Status.COMPLETED
+
+    def cut(arrival: Arrival) -> int:
+        if arrival.turn == 1:
+            arrival.cut()
+        return 200
+
+    receiver.behave = cut
+    event = await hub.publish("a", 2)
+    assert await settled(hub, event) is Status.COMPLETED
+    (message,) = await hub.store.messages(MessageFilter(event_id=event))
+    attempts = await hub.store.attempts(message.id)
+    assert [attempt.action for attempt in attempts] == ["FAILED", "COMPLETED"]
+    assert attempts[0].detail["failure"] == "network"
+    assert len(receiver.arrivals) == 1 + len(attempts)

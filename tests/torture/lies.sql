@@ -116,6 +116,10 @@ INSERT INTO log SELECT delivery_id, (SELECT max(id) FROM log) + 1, event_id, act
 -- lie: a message was sent once more after its end → arrived_late
 UPDATE records SET wall = wall + 6 WHERE op = 'arrive' AND id = 10;
 
+-- lie: a message was sent a second after its end, and nothing had been struck → arrived_late
+UPDATE records SET wall = wall + 1 WHERE op = 'arrive' AND id = 10; DELETE FROM records WHERE op IN ('kill', 'stop',
+  'terminate', 'died', 'fault');
+
 -- lie: a claim while another lasted → overlapping
 DELETE FROM log WHERE delivery_id = 2 AND action = 'FAILED';
 

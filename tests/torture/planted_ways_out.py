@@ -1,14 +1,17 @@
 """Bugs on purpose in what is in order, what is sent, what is copied and what is synced; see planted.py."""
 
 import asyncio
+import math
 import random
 from collections.abc import Callable
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import uuid4
 
 import apsw
 
+from eventhub.core.subscribers import Subscriber
+from eventhub.hub import attempts, dispatcher
 from eventhub.hub.dispatcher import Dispatcher
 from eventhub.hub.sending import WebhookAnswer, WebhookRequest
 from eventhub.store import opening
@@ -127,12 +130,29 @@ def answer_without_sending() -> None:
     """Of every seven messages one is called delivered, and was never sent."""
     send = Dispatcher._send
 
-    async def sent(self: Any, line: Any, claim: Any) -> Any:
+    async def sent(self: Any, line: Any, claim: Any, tenure: Any) -> Any:
         if claim.held.id % 7:
-            return await send(self, line, claim)
+            return await send(self, line, claim, tenure)
         return WebhookRequest(line.ready.subscriber.url, {}, b""), WebhookAnswer(status=200)
 
     put(Dispatcher, "_send", sent)
+
+
+def send_after_the_lease() -> None:
+    """A dispatcher that was held up sends what it has claimed, though the lease is over and others may have it."""
+    send, composed = Dispatcher._send, attempts.compose
+
+    async def held_up(self: Any, line: Any, claim: Any, tenure: Any) -> Any:
+        if claim.attempts == 1 and claim.held.id % 7 == 0:
+            await asyncio.sleep(1.5)
+        return await send(self, line, claim, tenure)
+
+    def compose(*arguments: Any, until: float, **rest: Any) -> WebhookRequest:
+        return composed(*arguments, until=until + math.inf, **rest)
+
+    put(Subscriber, "lease", property(lambda _: timedelta(seconds=0.5)))
+    put(Dispatcher, "_send", held_up)
+    put(dispatcher, "compose", compose)
 
 
 # -------------------------------------------------------------------------- content

@@ -57,6 +57,10 @@ ENDINGS = Cast(
 WEBHOOKS = Cast(
     slots={"publisher-a": BATCHES | {"way": "hub"}, "receiver-a": {"evil": True}, "server-a": HUB}, events=300
 )
+LONG = Cast(
+    slots={"publisher-a": BATCHES | {"way": "hub"}, "receiver-a": {"evil": False}, "server-a": HUB}, events=1500
+)
+"""So long that what is late for its lease comes while everybody is still there."""
 KEYS = Cast(
     slots={
         **{f"worker-{name}": QUICK for name in "abc"},
@@ -71,7 +75,7 @@ BROADCASTS = Cast(
     slots={**BROADCASTERS, "receiver-a": {"evil": False}, "server-a": HUB, "server-b": HUB}, engine="postgres"
 )
 LONE = Cast(slots={**BROADCASTERS, "receiver-a": {"evil": False}, "server-a": HUB}, engine="postgres", events=600)
-CASTS = (WORK, LATE, HELD, FAILURES, LEASES, PUBLISHERS, ENDINGS, WEBHOOKS, KEYS, BROADCASTS, LONE)
+CASTS = (WORK, LATE, HELD, FAILURES, LEASES, PUBLISHERS, ENDINGS, WEBHOOKS, LONG, KEYS, BROADCASTS, LONE)
 
 BUGS: dict[Callable[[], None], tuple[Cast, set[int]]] = {
     # the bug: who shows it, and the invariants that may find it
@@ -94,6 +98,7 @@ BUGS: dict[Callable[[], None], tuple[Cast, set[int]]] = {
     planted.give_up_early: (FAILURES, {4}),
     planted.charge_releases: (ENDINGS, {4}),
     planted.log_the_end_twice: (WORK, {5}),
+    planted_ways_out.send_after_the_lease: (LONG, {5}),
     planted.settle_without_fence: (LATE, {6}),
     planted.sweep_by_id_alone: (HELD, {6}),
     planted.abandon_within_the_lease: (LEASES, {6}),

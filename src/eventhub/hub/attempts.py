@@ -26,8 +26,9 @@ def webhook_id(hub: str, message_id: int) -> str:
     return f"msg_{hub[:12]}_{message_id}"
 
 
-def compose(claim: MessageClaim, ready: ReadySubscriber, *, hub: str, timestamp: int) -> WebhookRequest:
+def compose(claim: MessageClaim, ready: ReadySubscriber, *, hub: str, now: float, until: float) -> WebhookRequest:
     """The signed request. What the subscriber adds comes first, so that it can replace nothing of ours."""
+    timestamp = int(now)
     subscriber = ready.subscriber
     own, body = envelope(claim, subscriber.format, source=f"urn:eventhub:{hub}")
     number = webhook_id(hub, claim.held.id)
@@ -45,7 +46,8 @@ def compose(claim: MessageClaim, ready: ReadySubscriber, *, hub: str, timestamp:
         body=body,
         connect_timeout=subscriber.connect_timeout_seconds,
         total_timeout=subscriber.timeout_seconds,
-        once=subscriber.guarantee == "at_most_once",
+        now=now,
+        until=until,
     )
 
 

@@ -27,11 +27,7 @@ FINAL: Final = 200
 
 
 class BadAnswer(ConnectionError):
-    """The connection ended, or what came is no answer. ``begun`` says whether anything had come."""
-
-    def __init__(self, message: str, *, begun: bool) -> None:
-        super().__init__(message)
-        self.begun = begun
+    """The connection ended, or what came is no answer."""
 
 
 class Received(msgspec.Struct):
@@ -66,10 +62,12 @@ class Connection(asyncio.Protocol):
     async def exchange(self, head: bytes, body: bytes, *, deadline: float) -> Received:
         """Send a request and wait for its answer until this time. Raises BadAnswer or TimeoutError.
 
-        Unless it is ``reusable`` then, the connection must be closed.
+        A process that was held up sends nothing after it. Unless it is ``reusable`` then, close the connection.
         """
         if self.lost:
-            raise BadAnswer("the connection was closed", begun=False)
+            raise BadAnswer("the connection was closed")
+        if monotonic() >= deadline:  # the loop's own clock may have been read before
+            raise TimeoutError("there was no time left to send it")
         self.reusable = False
         self._size = 0
         self._clear()
@@ -185,5 +183,5 @@ class Connection(asyncio.Protocol):
     def _fail(self, message: str) -> None:
         waiter = self._waiter
         if waiter is not None and not waiter.done():
-            waiter.set_exception(BadAnswer(message, begun=self._size > 0))
+            waiter.set_exception(BadAnswer(message))
         self.close()

@@ -31,7 +31,7 @@ from eventhub.hub.notices import Notices
 from eventhub.hub.numbers import Numbers
 from eventhub.hub.pace import shared_out
 from eventhub.hub.roster import Roster
-from eventhub.hub.sending import Sender, WebhookAnswer, WebhookRequest
+from eventhub.hub.sending import UNSENT, Sender, WebhookAnswer, WebhookRequest
 from eventhub.store import Store
 from eventhub.store.claims import Held
 from eventhub.store.messages import HUB, MessageClaim, WantedMessages, routes_of
@@ -59,6 +59,21 @@ class DispatcherTuning(msgspec.Struct, frozen=True, kw_only=True):
 
     concurrency: int = 500
     shutdown_timeout: float = 15.0
+
+
+class Tenure(msgspec.Struct, frozen=True):
+    """What claims that came together have in common: under which name they were made, and two times.
+
+    ``until`` they may be held and when they ``came``, both by the monotonic clock, which nobody sets.
+    """
+
+    worker: str
+    until: float
+    came: float
+
+    def now(self, claim: MessageClaim) -> float:
+        """The database's clock, as the claim told it: that of this machine may be wrong."""
+        return claim.claimed_at.timestamp() + time.monotonic() - self.came
 
 
 class Dispatcher(Loop):
@@ -133,6 +148,7 @@ class Dispatcher(Loop):
         except BaseException:
             self._roster.doubt(self._under_way)
             raise
+        came = time.monotonic()
         if claims:
             self._size = max(sum(len(claim.payload) for claim in claims) // len(claims), 1)
         self._numbers.claimed += len(claims)
@@ -145,7 +161,7 @@ class Dispatcher(Loop):
             line.hungry = taken[line.row.id] >= count
             line.taken(taken[line.row.id])
         for claim in claims:
-            self._begin(lines[claim.subscriber], claim, worker, until)
+            self._begin(lines[claim.subscriber], claim, Tenure(worker, until, came))
         return len(claims)
 
     def _affordable(self) -> int:
@@ -153,8 +169,8 @@ class Dispatcher(Loop):
         held = sum(len(claim.payload) for _, claim in self._under_way.values()) if self._size > SMALL else 0
         return max((MOST_BYTES - held) // self._size, 0 if self._under_way else 1)
 
-    def _begin(self, line: Line, claim: MessageClaim, worker: str, until: float) -> None:
-        task = asyncio.create_task(self._deliver(line, claim, worker, until))
+    def _begin(self, line: Line, claim: MessageClaim, tenure: Tenure) -> None:
+        task = asyncio.create_task(self._deliver(line, claim, tenure))
         self._under_way[task] = (line, claim)
         self._numbers.in_flight += 1
         task.add_done_callback(self._ended)
@@ -172,37 +188,34 @@ class Dispatcher(Loop):
 
     # --------------------------------------------------------------- deliver
 
-    async def _deliver(self, line: Line, claim: MessageClaim, worker: str, until: float) -> None:
-        """One attempt. Whatever happens, its place is free afterwards; what was not reported is left to its lease.
-
-        A process that was held up does not send what may be another's by now: the lease ends at ``until``.
-        """
-        if time.monotonic() + line.longest_request >= until:
-            log.warning("claim_too_old", message_id=claim.held.id, event_id=claim.event_id)
-            line.given_back()
-            await self._settle(Report(claim.held, Release()), until)
-            return
-        delivered = tripped = False
+    async def _deliver(self, line: Line, claim: MessageClaim, tenure: Tenure) -> None:
+        """One attempt. Whatever happens, its place is free afterwards; what was not reported is left to its lease."""
+        delivered = tripped = unsent = False
         seconds = math.inf
         try:
-            request, answer = await self._send(line, claim)
+            request, answer = await self._send(line, claim, tenure)
+            unsent = answer.failure == UNSENT
             seconds = answer.total_ms / 1000
             subscriber = line.ready.subscriber
             verdict = judge(answer, subscriber, attempts=claim.attempts, roll=random.uniform(-1, 1))  # noqa: S311
             delivered = verdict.delivered
         finally:  # the place is free for another request while this one's outcome is written
-            tripped = line.ended(delivered=delivered, seconds=seconds)
+            tripped = line.given_back() if unsent else line.ended(delivered=delivered, seconds=seconds)
             self._wake(line)
+        if unsent:  # a process that was held up does not send what may be another's by now
+            log.warning("claim_too_old", message_id=claim.held.id, event_id=claim.event_id)
+            await self._settle(Report(claim.held, Release()), tenure.until)
+            return
         self._numbers.attempted(answer.status, answer.failure, seconds)
-        detail = story(request, answer, attempt=claim.attempts, worker=worker)
+        detail = story(request, answer, attempt=claim.attempts, worker=tenure.worker)
         again = routes_of(claim.subscriber)[1]
-        accepted = await self._settle(Report(claim.held, verdict.outcome, detail=detail, again=again), until)
-        self._count(claim, verdict.outcome, accepted=accepted)
+        accepted = await self._settle(Report(claim.held, verdict.outcome, detail=detail, again=again), tenure.until)
+        self._count(claim, verdict.outcome, tenure, accepted=accepted)
         await self._consequences(line, claim, answer, verdict, tripped=tripped)
 
-    async def _send(self, line: Line, claim: MessageClaim) -> tuple[WebhookRequest, WebhookAnswer]:
+    async def _send(self, line: Line, claim: MessageClaim, tenure: Tenure) -> tuple[WebhookRequest, WebhookAnswer]:
         try:
-            request = compose(claim, line.ready, hub=self._hub, timestamp=int(time.time()))
+            request = compose(claim, line.ready, hub=self._hub, now=tenure.now(claim), until=tenure.until)
         except Exception as error:  # noqa: BLE001 - one event that somebody damaged must not stop the others
             problem = f"The request could not be composed: {type(error).__name__}: {error}"
             url = line.ready.subscriber.url
@@ -229,12 +242,12 @@ class Dispatcher(Loop):
             else:
                 return settled.accepted
 
-    def _count(self, claim: MessageClaim, outcome: Outcome, *, accepted: bool) -> None:
+    def _count(self, claim: MessageClaim, outcome: Outcome, tenure: Tenure, *, accepted: bool) -> None:
         if not accepted:
             self._numbers.lost += 1
             log.warning("claim_lost", message_id=claim.held.id, event_id=claim.event_id)
         elif isinstance(outcome, Complete):
-            self._numbers.arrived(max(time.time() - claim.created_at.timestamp(), 0.0))
+            self._numbers.arrived(max(tenure.now(claim) - claim.created_at.timestamp(), 0.0))
         elif isinstance(outcome, Retry):
             self._numbers.retried += 1
         elif isinstance(outcome, Bury):

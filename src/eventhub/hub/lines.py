@@ -82,11 +82,6 @@ class Line:
         return self.tripping or self.row.circuit == "open"
 
     @property
-    def longest_request(self) -> float:
-        """Seconds that a request may take."""
-        return self.ready.subscriber.connect_timeout_seconds + self.ready.subscriber.timeout_seconds
-
-    @property
     def slow(self) -> bool:
         """It has not answered soon the last time, or not at all for a while, or was never asked."""
         return not self._answers or (self.in_flight > 0 and time.monotonic() - self._moved > SOON)
@@ -123,10 +118,11 @@ class Line:
         self.in_flight += count
         self._tokens.take(count)
 
-    def given_back(self) -> None:
-        """A message was not sent after all."""
+    def given_back(self) -> bool:
+        """A message was not sent after all; nothing follows for the circuit."""
         self.in_flight -= 1
         self.probing = False
+        return False
 
     def ended(self, *, delivered: bool, seconds: float = 0.0) -> bool:
         """An attempt is over that took so long; True when so many have failed that the circuit should open."""

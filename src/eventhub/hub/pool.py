@@ -57,6 +57,12 @@ class Pool:
         if self._timer is None:
             self._timer = self._loop.call_later(SWEEP_EVERY, self._sweep)
 
+    def forget(self, origin: Origin) -> None:
+        """Close what waits there."""
+        for connection in self._idle.pop(origin, ()):
+            self._count -= 1
+            connection.close()
+
     def close(self) -> None:
         """Close what waits, and from now on whatever is given."""
         self._closed = True

@@ -1,13 +1,14 @@
 """Sending one webhook: a request goes out, and whatever the network does comes back as a value.
 
 No redirects, no proxies, no cookies, no decompression; the address that is dialled is vetted every time; the time is
-bounded from the first lookup to the last byte. A kept connection that turns out to be closed costs nothing: the request
-is sent once more, over a new one, unless it must not be repeated.
+bounded from the first lookup to the last byte. A request goes out once: when a kept connection turns out to be broken,
+the receiver may have it all the same, so that is an attempt like any other, and those that waited beside it are closed.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 import re
 import socket
 import ssl
@@ -30,10 +31,12 @@ from eventhub.hub.destinations import AddressInfo, Destinations
 from eventhub.hub.pool import Origin, Pool
 from eventhub.hub.resolving import Lookup, Resolver
 
-__all__ = ["Sender", "WebhookAnswer", "WebhookRequest"]
+__all__ = ["UNSENT", "Sender", "WebhookAnswer", "WebhookRequest"]
 
 log = get_logger("eventhub.hub")
 
+UNSENT: Final = "unsent"
+"""The failure of a request that was not sent, because its claim would have ended under way."""
 SECOND_ADDRESS_AFTER: Final = 0.25
 MOST_PLACES: Final = 10_000
 LONGEST_ERROR: Final = 300
@@ -52,8 +55,10 @@ class WebhookRequest(msgspec.Struct, frozen=True):
     body: bytes
     connect_timeout: float = 5.0
     total_timeout: float = 10.0
-    once: bool = False
-    """It must not be sent a second time, even if the connection broke before there was an answer."""
+    now: float | None = None
+    """The time by the clock that signed it; without one this machine's counts."""
+    until: float = math.inf
+    """When the claim ends, by the monotonic clock: nothing is sent that might not be answered by then."""
 
 
 class WebhookAnswer(Answer, frozen=True, kw_only=True):
@@ -121,8 +126,10 @@ class Sender:
             raise RuntimeError("Start the sender before the first request.")
         async with self._turns:
             trip = _Trip(monotonic(), asyncio.get_running_loop().time() + request.total_timeout)
+            if trip.started + request.total_timeout >= request.until:
+                return self._failure(UNSENT, "The claim ends before there would be an answer.", trip)
             try:
-                return self._answer(await self._exchange(pool, request, trip), trip)
+                return self._answer(await self._exchange(pool, request, trip), request.now, trip)
             except BlockedDestination as error:
                 return self._failure(BLOCKED, str(error), trip)
             except TimeoutError as error:
@@ -136,18 +143,12 @@ class Sender:
     async def _exchange(self, pool: Pool, request: WebhookRequest, trip: _Trip) -> Received:
         place = self._places.get(request.url) or self._place(request.url)
         head = _head(place.start, request)
-        connection = pool.take(place.origin)
-        if connection is not None:
-            try:
-                return await connection.exchange(head, request.body, deadline=trip.deadline)
-            except BadAnswer as error:
-                if error.begun or request.once:
-                    raise
-            finally:
-                pool.give(place.origin, connection)
-        connection = await self._dial(place, request.connect_timeout, trip)
+        connection = pool.take(place.origin) or await self._dial(place, request.connect_timeout, trip)
         try:
             return await connection.exchange(head, request.body, deadline=trip.deadline)
+        except BadAnswer:
+            pool.forget(place.origin)  # whatever ended this one may have ended those that wait, unheard
+            raise
         finally:
             pool.give(place.origin, connection)
 
@@ -220,14 +221,14 @@ class Sender:
         self._places[url] = place
         return place
 
-    def _answer(self, received: Received, trip: _Trip) -> WebhookAnswer:
+    def _answer(self, received: Received, now: float | None, trip: _Trip) -> WebhookAnswer:
         headers: dict[str, str] = {}
         for raw_name, raw_value in received.headers:
             name, value = raw_name.decode("latin-1").lower(), raw_value.decode("latin-1")
             headers[name] = f"{headers[name]}, {value}" if name in headers else value
         return WebhookAnswer(
             status=received.status,
-            retry_after=None if "retry-after" not in headers else retry_after(headers["retry-after"], time()),
+            retry_after=None if "retry-after" not in headers else retry_after(headers["retry-after"], now or time()),
             headers=headers,
             body=received.body,
             dns_ms=trip.dns_ms,

@@ -37,9 +37,22 @@ def to_marker(row: Sequence[Any]) -> Marker:
 
 def to_message_claim(row: Sequence[Any], time: Callable[[Any], datetime], *, raised: int = 0) -> MessageClaim:
     """A claimed row; ``raised`` is what the claim added to fence and attempts after the row was read."""
-    number, fence, lane, subscriber, event_id, type_, payload, metadata, key, created_at, attempts, failures, limit = (
-        row[:13]
-    )
+    (
+        number,
+        fence,
+        lane,
+        subscriber,
+        event_id,
+        type_,
+        payload,
+        metadata,
+        key,
+        created_at,
+        attempts,
+        failures,
+        limit,
+        at,
+    ) = row[:14]
     return MessageClaim(
         Held(number, fence + raised, lane),
         subscriber,
@@ -52,4 +65,5 @@ def to_message_claim(row: Sequence[Any], time: Callable[[Any], datetime], *, rai
         attempts + raised,
         failures,
         limit,
+        time(at),
     )

@@ -148,6 +148,8 @@ class MessageClaim(msgspec.Struct, frozen=True):
     attempts: int
     failures: int
     max_attempts: int | None
+    claimed_at: datetime
+    """By the database's clock."""
 
 
 class Attempt(msgspec.Struct, frozen=True, kw_only=True):

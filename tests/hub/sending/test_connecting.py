@@ -69,7 +69,7 @@ async def trusting(certificate: Path) -> AsyncIterator[Sender]:
 
 
 def request(url: str, **times: float) -> WebhookRequest:
-    return WebhookRequest(url, {"authorization": "secret"}, b"{}", **{"total_timeout": 5.0, **times})  # type: ignore[arg-type]
+    return WebhookRequest(url, {"authorization": "secret"}, b"{}", **{"total_timeout": 5.0, **times})
 
 
 async def test_tls_is_spoken_with_the_name_of_the_url(trusting: Sender, served: ssl.SSLContext):

@@ -11,7 +11,7 @@ import pytest
 from eventhub.core.verdicts import NETWORK, TIMEOUT
 from eventhub.hub.connections import LARGEST_BODY
 from eventhub.hub.destinations import Destinations
-from eventhub.hub.sending import Sender, WebhookAnswer, WebhookRequest, retry_after
+from eventhub.hub.sending import UNSENT, Sender, WebhookAnswer, WebhookRequest, retry_after
 from tests.hub.sending.receiver import OK, Receiver, reset, then_close, then_drip, then_flood, then_silence
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n"
@@ -220,18 +220,54 @@ async def test_a_header_that_would_break_the_request_is_not_sent(sender: Sender,
     assert receiver.connections == 0
 
 
-async def test_a_kept_connection_that_was_closed_meanwhile_costs_nothing(sender: Sender):
+async def test_a_request_over_a_kept_connection_that_breaks_is_not_sent_again_by_itself(sender: Sender):
     async with Receiver(OK, then_close(b""), OK) as receiver:
         assert (await sender.send(request(receiver.url))).status == 200
-        assert (await sender.send(request(receiver.url))).status == 200
-        assert (receiver.connections, len(receiver.requests)) == (2, 3)
-
-
-async def test_what_must_be_sent_once_only_is_not_sent_again_over_another_connection(sender: Sender):
-    async with Receiver(OK, then_close(b""), OK) as receiver:
-        assert (await sender.send(request(receiver.url))).status == 200
-        assert (await sender.send(request(receiver.url, once=True))).failure == NETWORK
+        assert (await sender.send(request(receiver.url))).failure == NETWORK
         assert (receiver.connections, len(receiver.requests)) == (1, 2)
+
+
+async def test_a_connection_that_was_closed_before_it_was_asked_costs_nothing(sender: Sender):
+    async with Receiver(then_close(OK), OK) as receiver:
+        assert (await sender.send(request(receiver.url))).status == 200
+        assert sender._pool is not None
+        (kept,) = sender._pool._idle.get(("http", "127.0.0.1", receiver.port), [None])
+        async with asyncio.timeout(5):
+            while kept is not None and kept.reusable:  # noqa: ASYNC110 - a connection tells nobody
+                await asyncio.sleep(0.005)
+        assert (await sender.send(request(receiver.url))).status == 200
+        assert (receiver.connections, len(receiver.requests)) == (2, 2)
+
+
+async def test_what_broke_one_kept_connection_is_not_met_on_the_others(sender: Sender):
+    async with Receiver(OK, OK, then_close(b""), OK) as receiver:
+        await asyncio.gather(*(sender.send(request(receiver.url)) for _ in range(2)))
+        assert receiver.connections == 2
+        assert (await sender.send(request(receiver.url))).failure == NETWORK
+        assert (await sender.send(request(receiver.url))).status == 200
+        assert receiver.connections == 3
+
+
+@pytest.mark.parametrize("seconds", [-1.0, 0.0, 4.9, 5.0])
+async def test_nothing_is_sent_for_a_claim_that_ends_before_the_answer_may_come(sender: Sender, seconds: float):
+    async with Receiver(OK) as receiver:
+        assert (await sender.send(request(receiver.url, until=time.monotonic() + seconds))).failure == UNSENT
+        assert receiver.connections == 0
+        assert (await sender.send(request(receiver.url, until=time.monotonic() + 60.0))).status == 200
+
+
+async def test_a_process_that_was_held_up_while_it_connected_sends_nothing(sender: Sender):
+    async with Receiver(OK) as receiver:
+        connect = sender._connect
+
+        async def held_up(*arguments: Any) -> Any:
+            connection = await connect(*arguments)
+            time.sleep(0.3)  # noqa: ASYNC251 - nothing of this process runs meanwhile, as when it is stopped
+            return connection
+
+        sender._connect = held_up  # type: ignore[assignment,method-assign]
+        assert (await sender.send(request(receiver.url, total_timeout=0.3))).failure == TIMEOUT
+        assert not receiver.requests
 
 
 async def test_an_answer_that_had_begun_is_not_asked_for_again(sender: Sender):

@@ -71,6 +71,7 @@ def requests(orders: ClientOrders) -> list[WebhookRequest]:
             attempts=1,
             failures=0,
             max_attempts=4,
+            claimed_at=now,
         )
         headers, body = envelope(claim, "standard", source="urn:eventhub:bench")
         name, timestamp = f"msg_0123456789ab_{1_000_000 + number}", int(now.timestamp())

@@ -173,7 +173,7 @@ class PostgresDelivering(PostgresSubscribing):
 
     def _note_looks(self, rows: list[Any], looks: list[list[Look]]) -> None:
         """A claim goes on above what it took; a route that gave nothing is looked at from its beginning next time."""
-        last = {row[13]: row[4] for row in rows}
+        last = {row[14]: row[4] for row in rows}
         for look in chain.from_iterable(looks):
             if look.route in last:
                 self._floors.claimed(look, last[look.route])

@@ -304,7 +304,7 @@ class SqliteDelivering(Store):
             due = at + lease // _MICROSECOND
             connection.execute(SQL.lease, {"worker": worker, "due": due, "max_attempts": None, "ids": ids(numbers)})
             connection.execute(SQL.log_picked, {"now": at, "ids": ids(numbers)})
-            return [to_message_claim(row, from_micros, raised=1) for row in rows]
+            return [to_message_claim((*row, at), from_micros, raised=1) for row in rows]
 
         return await self._write(work, now=now)
 

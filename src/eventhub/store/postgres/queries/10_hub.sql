@@ -177,5 +177,5 @@ logged AS (
   INSERT INTO eventhub.event_log (event_id, delivery_id, action, worker, attempt, fence, subscriber, created_at)
   SELECT event_id, id, 'PICKED', $7, attempts, fence, subscriber, coalesce($10, now()) FROM taken)
 SELECT t.id, t.fence, t.lane, t.subscriber, t.event_id, e.type, e.payload, e.metadata, coalesce(t.key, e.ordering_key),
-       e.created_at, t.attempts, t.failures, t.max_attempts, t.route
+       e.created_at, t.attempts, t.failures, t.max_attempts, coalesce($10, now()), t.route
 FROM taken t JOIN eventhub.events e ON e.id = t.event_id ORDER BY t.event_id;

@@ -145,10 +145,15 @@ SELECT format('delivery %d: %s after %s', delivery_id, action, action_before) FR
 WHERE action_before IN ('COMPLETED', 'DEAD', 'CANCELLED') AND action <> 'RETRIED';
 
 -- name: arrived_late
--- 5. Nor is anything sent after the end. Five seconds are for what was on its way when its dispatcher went.
+-- 5. Nor is anything sent after the end. Five seconds are for what was on its way when its dispatcher was struck, for
+-- then its claim may have ended before its request; else a request ends first, and half a second is for a busy machine.
 SELECT format('message %d (%s) arrived %.1f s after its end', a.id, a.token, a.wall - s.created)
 FROM arrivals a CROSS JOIN steps s ON s.delivery_id = a.id AND s.is_last
-WHERE s.action IN ('COMPLETED', 'DEAD', 'CANCELLED') AND a.wall > s.created + 5;
+WHERE s.action IN ('COMPLETED', 'DEAD', 'CANCELLED') AND a.wall > s.created + 0.5
+  AND (a.wall > s.created + 5
+       OR NOT EXISTS (SELECT 1 FROM claims c JOIN struck k ON k.process IN (c.process, c.worker)
+                      WHERE c.id = a.id AND k.began <= a.wall AND k.over >= c.wall)
+          AND NOT EXISTS (SELECT 1 FROM storms t WHERE t.began <= a.wall AND t.over >= a.wall - 15));
 
 -- name: overlapping
 -- 6. A delivery is claimed only when the claim before has ended.
@@ -350,8 +355,7 @@ SELECT format('%d deliveries were not drained', count(*)) FROM deliveries WHERE 
 
 -- name: unexplained
 -- 12. Good work that is done again has a reason: its claim was lost, given back, or ended otherwise by its own report. And
--- one claim is worked on once. A request is sent again under the same claim only when a kept connection broke before its
--- answer: where the receiver gave none, or was ended within a second.
+-- one claim is worked on once: for a message that is one request, whatever became of it.
 SELECT format('%s handled %d:%d well, and the log says %s', h.process, h.id, h.fence, coalesce(g.action, 'nothing'))
 FROM handled h
 LEFT JOIN log g ON g.delivery_id = h.id AND g.fence = h.fence
@@ -360,9 +364,8 @@ WHERE coalesce(g.action, '') NOT IN ('COMPLETED', 'ABANDONED', 'DEAD', 'RELEASED
 UNION ALL
 SELECT format('claim %d:%d was worked on %d times', id, fence, count(*)) FROM handled GROUP BY id, fence HAVING count(*) > 1
 UNION ALL
-SELECT format('message %d was answered %d times and claimed %d times', a.id, a.times, coalesce(l.claims, 0))
-FROM (SELECT r.id, count(*) AS times FROM arrivals r LEFT JOIN interrupted o ON o.process = r.process
-      WHERE r.outcome GLOB '[0-9]*' AND r.wall <= coalesce(o.wall - 1, r.wall) GROUP BY r.id) a LEFT JOIN lives l ON l.delivery_id = a.id
+SELECT format('message %d arrived %d times and was claimed %d times', a.id, a.times, coalesce(l.claims, 0))
+FROM (SELECT id, count(*) AS times FROM arrivals GROUP BY id) a LEFT JOIN lives l ON l.delivery_id = a.id
 WHERE a.times > coalesce(l.claims, 0);
 
 -- name: sent_again
