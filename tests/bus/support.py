@@ -81,6 +81,7 @@ def python(script: str, *arguments: str) -> subprocess.Popen[str]:
     """A Python process of its own, with the same modules."""
     return subprocess.Popen(
         [sys.executable, "-c", script, *arguments],
+        stdin=subprocess.PIPE,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -27,7 +27,7 @@ async def main():
     async def hang(event):
         inside.set()
         await asyncio.sleep(3600)
-    bus.subscribe("work.*", hang)
+    bus.subscribe("work.*", hang, name="work")
     await bus.publish("work.a", {"n": 1}, metadata={"keep": "me"}, wait=False)
     await inside.wait()
     print("stuck", flush=True)
@@ -51,7 +51,7 @@ async def test_an_event_whose_process_was_killed_is_handled_at_the_next_start(st
     assert stuck.status is Status.PROCESSING
     bus: EventBus = make_bus()
     handler = Recorder()
-    bus.subscribe("work.*", handler)
+    bus.subscribe("work.*", handler, name="work")
     await bus.start()
     await until(lambda: handler.events)
     (event,) = handler.events
@@ -66,7 +66,7 @@ async def test_an_event_that_kills_every_worker_ends_in_the_dead_letters(store_u
     await asyncio.to_thread(kill_a_process_in_its_handler, store_url, max_retries=0)
     bus = make_bus()
     handler = Recorder()
-    bus.subscribe("work.*", handler)
+    bus.subscribe("work.*", handler, name="work")
     await bus.start()
     (event,) = (await dlq.list()).events
     assert (event.reason, event.retry_count) == ("worker_lost", 1)
@@ -81,7 +81,7 @@ async def _is(store: Any, event_id: int, status: Status) -> bool:
 async def test_destroy_is_like_a_crash_and_the_next_start_takes_over(make_bus, store) -> None:
     first = await make_bus().start()
     gate = Gate()
-    first.subscribe("*", gate)
+    first.subscribe("*", gate, name="work")
     event_id = await first.publish("a", 1, wait=False)
     await until(lambda: gate.inside)
     await first.destroy()
@@ -89,7 +89,7 @@ async def test_destroy_is_like_a_crash_and_the_next_start_takes_over(make_bus, s
     assert await _is(store, event_id, Status.PROCESSING), "it charges nothing itself"
     second = make_bus()
     handler = Recorder()
-    second.subscribe("*", handler)
+    second.subscribe("*", handler, name="work")
     await second.start()
     await until(lambda: _is(store, event_id, Status.COMPLETED))
     assert handler.events[0].attempts == 2
@@ -173,12 +173,12 @@ async def test_errors_and_metadata_survive_the_crash(make_bus, store, dlq) -> No
             raise ValueError("first")
         await gate(event)
 
-    first.subscribe("*", fails_then_hangs)
+    first.subscribe("*", fails_then_hangs, name="work")
     event_id = await first.publish("a", 1, {"k": "v"}, wait=False)
     await until(lambda: gate.inside)
     await first.destroy()
     second = make_bus(retry=RetryPolicy(max_retries=2, base_delay=0.001))
-    second.subscribe("*", Recorder(failures=99, error="third"))
+    second.subscribe("*", Recorder(failures=99, error="third"), name="work")
     await second.start()
     await until(lambda: _is(store, event_id, Status.FAILED))
     dead = await dlq.get(event_id)
@@ -225,7 +225,7 @@ async def test_events_survive_a_process_that_is_killed_again_and_again(store_url
     for _ in range(3):
         await asyncio.to_thread(kill_a_process_in_its_handler, store_url, max_retries=20)
     bus, handler = make_bus(), Recorder()
-    bus.subscribe("*", handler)
+    bus.subscribe("*", handler, name="work")
     await bus.start()
     await until(lambda: len(handler.events) == 3)
     await until(lambda: bus._parts.flights.free == 1000)

@@ -62,7 +62,7 @@ async def test_it_waits_for_events_in_hand_also_those_nobody_waits_for(bus, stor
 async def test_what_takes_too_long_is_cancelled_and_released_without_charge(make_bus, store) -> None:
     bus = await make_bus(shutdown_timeout=0.05).start()
     gate = Gate()
-    bus.subscribe("*", gate)
+    bus.subscribe("*", gate, name="work")
     publisher = asyncio.create_task(bus.publish("a", 1))
     await until(lambda: gate.inside)
     await bus.shutdown()
@@ -74,7 +74,7 @@ async def test_what_takes_too_long_is_cancelled_and_released_without_charge(make
     assert [entry.action for entry in await store.log(1)][-1] is Action.RELEASED
     second = make_bus()
     handler = Recorder()
-    second.subscribe("*", handler)
+    second.subscribe("*", handler, name="work")
     await second.start()
     await until(lambda: handler.events)
     assert handler.events[0].attempts == 1

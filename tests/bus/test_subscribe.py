@@ -195,3 +195,12 @@ async def test_several_overrides_merge_to_the_most_permissive(make_bus) -> None:
     assert matched is not None
     policy = matched.policy
     assert (policy.max_retries, policy.base_delay, policy.max_delay, policy.multiplier) == (5, 0.5, 60.0, 3.0)
+
+
+async def test_only_subscriptions_with_overrides_take_part_in_their_merge(make_bus) -> None:
+    bus = make_bus(retry=RetryPolicy(max_retries=9, base_delay=2.0))
+    bus.subscribe("*", Recorder())
+    assert bus._parts.subscriptions.matching("a").policy.max_retries == 9, "without any, the bus's own holds"
+    bus.subscribe("*", Recorder(), retry={"max_retries": 0, "base_delay": 5.0})
+    policy = bus._parts.subscriptions.matching("a").policy
+    assert (policy.max_retries, policy.base_delay) == (0, 5.0)

@@ -193,3 +193,32 @@ def test_a_write_ahead_log_that_never_shrinks_is_a_warning(tmp_path: Path):
     wal.touch()
     os.truncate(wal, 300 << 20)
     assert [check.level for check in check_disk(tmp_path / "hub.db")][-1] is Level.WARNING
+
+
+BUS = """
+import asyncio, sys
+from eventhub import EventBus
+
+async def main():
+    async with EventBus(sys.argv[1], shutdown_timeout=0) as bus:
+        hung = asyncio.Event()
+
+        async def ship(event):
+            hung.set()
+            await asyncio.sleep(3600)
+
+        bus.subscribe("order.*", ship, name="shop.ship")
+        await bus.publish("order.paid", 1, wait=False)
+        await hung.wait()
+
+asyncio.run(main())
+"""
+
+
+def test_a_handler_that_no_running_bus_has_is_named(eventhub: Command, store_url: str):
+    subprocess.run([sys.executable, "-c", BUS, store_url], check=True, timeout=60)
+    fsync_is_off = store_url.startswith("postgresql:")  # which is a problem of the test's own cluster
+    report = eventhub.json("doctor", "--db", store_url, code=int(fsync_is_off))
+    (found,) = [check for check in report["checks"] if check["name"] == "handlers"]
+    assert found["level"] == "warning"
+    assert found["detail"] == "bus bus: 1 pending without shop.ship; event 1"

@@ -9,6 +9,7 @@ import pytest
 from eventhub.core.events import Status
 from eventhub.errors import InvalidEventError
 from eventhub.store import Store
+from eventhub.store.buses import ReadyEvent
 from tests.conformance.conftest import OpenAnother
 from tests.conformance.support import (
     MINUTE,
@@ -171,9 +172,9 @@ async def test_ready_lists_what_could_be_claimed_without_claiming_it(store: Stor
     one, _, three, *_ = await publish(
         store, new("a"), new("b", delay=MINUTE), new("c"), new("d", worker="w", lease=MINUTE), new(queue="x")
     )
-    assert await store.ready(QUEUE) == [(one, "a"), (three, "c")]
-    assert await store.ready(QUEUE, after_id=one) == [(three, "c")]
-    assert await store.ready(QUEUE, limit=1) == [(one, "a")]
+    assert await store.ready(QUEUE) == [ReadyEvent(one, "a"), ReadyEvent(three, "c")]
+    assert await store.ready(QUEUE, after_id=one) == [ReadyEvent(three, "c")]
+    assert await store.ready(QUEUE, limit=1) == [ReadyEvent(one, "a")]
     assert ids(await take(store, 10)) == [one, three]
 
 

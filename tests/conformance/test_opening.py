@@ -15,6 +15,7 @@ import pytest
 from eventhub.core.lifecycle import Complete
 from eventhub.errors import SchemaMismatch, SettingsError, StoreClosed
 from eventhub.store import Store, open_store
+from eventhub.store.buses import Buses
 from eventhub.store.claims import Held
 from eventhub.store.operating import Operating
 from eventhub.store.queries import load_migrations
@@ -135,6 +136,9 @@ OPERATIONS: dict[str, Callable[[Store], Awaitable[Any]]] = {
     "wait": lambda store: store.wait(QUEUE, since=store.wakeups.mark(QUEUE), timeout=5),
     "next_due": lambda store: store.next_due(),
     "ready": lambda store: store.ready(QUEUE),
+    "announce_bus": lambda store: store.announce_bus("w", QUEUE, ["h"], lease=MINUTE),
+    "buses": lambda store: store.buses(QUEUE),
+    "missing_handlers": lambda store: store.missing_handlers(),
     "ready_routes": lambda store: store.ready_routes(QUEUE),
     "current": lambda store: store.current([1]),
     "open_count": lambda store: store.open_count(1),
@@ -190,7 +194,7 @@ async def test_nothing_works_on_a_closed_store(store: Store) -> None:
 
 
 def test_every_operation_of_the_contract_is_tried_above() -> None:
-    contract = [vars(part) for part in (Store, Reading, Operating, Watching)]
+    contract = [vars(part) for part in (Store, Reading, Operating, Watching, Buses)]
     public = {name for part in contract for name in part if not name.startswith("_")} - {
         "close",
         "closed",

@@ -7,6 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from eventhub.http.dashboard.attention import Facts, attention, health
+from eventhub.store.buses import MissingHandlers
 from eventhub.store.watching import OpenCounts, Troubles
 
 AT = datetime(2026, 1, 10, tzinfo=UTC)
@@ -72,6 +73,12 @@ CASES: list[tuple[dict[str, Any], str, str, str]] = [
     (trouble(blocked_keys=1), "warn", "1 ordering key waits for a retry", "#/subscribers"),
     (trouble(parked_work=1), "bad", "1 ordering key of a queue stands still behind a dead letter.", "#/dead"),
     (trouble(deaths=3), "bad", "3 dead letters in the last hour", "#/dead"),
+    (
+        {"missing_handlers": [MissingHandlers("bus", ("shop.ship",), 2, 7)]},
+        "bad",
+        "2 events of bus bus cannot go on: no running bus has shop.ship. Start",
+        "#/events/7",
+    ),
     ({**OLD_WORK, "worker_seen": False}, "bad", "Work has waited for 7 minutes and no worker", "#/workers"),
     (OLD_WORK, "warn", "The oldest work has waited for 7 minutes", "#/workers"),
     (trouble(silent_claims=[("w1", 2), ("w2", 1)]), "warn", "3 claims are held by workers", "#/workers"),

@@ -148,7 +148,8 @@ def test_a_claim_over_many_routes_reads_little_more_than_it_takes(tmp_path: Path
                 + "INSERT INTO eventhub_events (id, route, type, payload, created_at)"
                 + f" SELECT n, 1 + n % {routes}, 'order.placed', '1', n FROM c"
             )
-            opened.execute(SQL.insert_bare_deliveries, {"first": 1, "last": 50_000, "max_attempts": None})
+            same = {"max_attempts": None, "handlers": None, "owner": None}
+            opened.execute(SQL.insert_bare_deliveries, {"first": 1, "last": 50_000, **same})
         steps = _counted(opened, lambda: _oldest(opened, list(range(1, routes + 1)), 500))
         opened.close()
         return steps

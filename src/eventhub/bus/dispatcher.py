@@ -3,8 +3,9 @@
     ┌▶ take a mark ─▶ tend (due retries, ended leases) ─▶ list ready rows ─▶ claim those that match ─▶ wait ─┐
     └────────────────────────────── woken, or the poll interval is over ◀────────────────────────────────────┘
 
-Rows that nobody here wants stay untouched. They are not read again and again either: a cursor follows what
-was seen, and going back to the start, for rows that became ready behind it, takes a small share of the time.
+Rows that nobody here wants stay untouched, and so do the retries of another bus that is alive. They are not read
+again and again either: a cursor follows what was seen, and going back to the start, for rows that became ready
+behind it, takes a small share of the time.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from eventhub.core.lifecycle import State
 from eventhub.errors import StoreClosed, StoreError
 from eventhub.handling.backoff import Backoff
 from eventhub.handling.logs import get_logger
+from eventhub.store.buses import Names, ReadyEvent
 
 __all__ = ["Dispatcher"]
 
@@ -44,7 +46,10 @@ class Dispatcher:
         self._subscriptions, self._flights, self._waiting = parts.subscriptions, parts.flights, parts.waiting
         self._fly = fly
         self._flights.on_free = self._slot_freed
+        self._has_handlers = parts.has_handlers
         self._cursor = 0
+        self._owners: dict[str, bool] = {}
+        self._owners_at = 0.0
         self._rescan_at = 0.0
         self._rescan_owed = False
         self._tend_at = 0.0
@@ -121,7 +126,9 @@ class Dispatcher:
                 log.error("workers_lost", queue=self._queue, event_ids=list(tended.buried))
                 self._follow_at = 0.0
         if self._draining:
-            await self._claim([event_id for event_id, _ in self._waiting.items() if event_id not in self._flights])
+            await self._claim(
+                {each.id: each.required for each in self._waiting.events() if each.id not in self._flights}
+            )
         else:
             await self._scan()
         await self._follow()
@@ -138,27 +145,44 @@ class Dispatcher:
             started = time.monotonic()
             page = await self._store.ready(self._queue, after_id=self._cursor, limit=PAGE)
             reading += time.monotonic() - started
+            await self._learn_owners(page)
             await self._claim(self._choose(page))
-            seen_all = len(page) < PAGE and (not page or self._cursor >= page[-1][0])
+            seen_all = len(page) < PAGE and (not page or self._cursor >= page[-1].id)
         self._flights.crowded = not seen_all
         if rescan:
             self._rescan_at = time.monotonic() + reading * RESCAN_SHARE
 
-    def _choose(self, page: Sequence[tuple[int, str]]) -> list[int]:
-        """The rows somebody here wants, as many as there are slots; the cursor moves past all it saw."""
-        wanted: list[int] = []
-        for event_id, event_type in page:
+    def _choose(self, page: Sequence[ReadyEvent]) -> dict[int, Names | None]:
+        """The rows that this bus may handle, as many as there are slots; the cursor moves past all it saw."""
+        wanted: dict[int, Names | None] = {}
+        for event in page:
             if len(wanted) >= self._flights.free:
                 break
-            self._cursor = event_id
-            if self._subscriptions.matching(event_type) is not None:
-                wanted.append(event_id)
+            self._cursor = event.id
+            if self._subscriptions.matching(event.type, event.handlers) is not None and not self._is_elsewhere(event):
+                wanted[event.id] = event.handlers
         return wanted
+
+    def _is_elsewhere(self, event: ReadyEvent) -> bool:
+        """Whether it belongs to another bus that is alive. What nobody has begun is for whoever can do it."""
+        return event.claimed_before and self._owners.get(event.owner or "", False)
+
+    async def _learn_owners(self, page: Sequence[ReadyEvent]) -> None:
+        """Whether the other buses that these events belong to are alive."""
+        others = {event.owner for event in page if event.owner and event.claimed_before} - {self._worker}
+        known = self._owners.keys()
+        if not others or (others <= known and time.monotonic() < self._owners_at):
+            return
+        buses = await self._store.buses(self._queue, now=self._now())
+        alive = {bus.worker for bus in buses if bus.alive} - {self._worker}
+        self._owners = {owner: owner in alive for owner in others | alive}
+        self._owners_at = time.monotonic() + self._poll_interval
 
     # ----------------------------------------------------------------- claim
 
-    async def _claim(self, wanted: Sequence[int]) -> None:
-        wanted = wanted[: self._flights.free]
+    async def _claim(self, required: dict[int, Names | None]) -> None:
+        """Claim events, each with the handlers that it needs, as many as there are slots."""
+        wanted = list(required)[: max(self._flights.free, 0)]
         if not wanted:
             return
         self._flights.reserve(len(wanted))
@@ -166,7 +190,7 @@ class Dispatcher:
         try:
             claims = await self._store.claim_ids(wanted, worker=self._worker, lease=self._lease, now=self._now())
             for claim in claims:
-                self._flights.launch(claim, self._fly)
+                self._flights.launch(claim, self._fly, required[claim.held.id])
                 unused -= 1
         finally:
             self._flights.give_back(unused)
@@ -177,16 +201,16 @@ class Dispatcher:
         """Tell publishers of events that were settled elsewhere: by another process, or as poison."""
         if time.monotonic() < self._follow_at:
             return
-        elsewhere = {event_id: kind for event_id, kind in self._waiting.items() if event_id not in self._flights}
+        elsewhere = [waited for waited in self._waiting.events() if waited.id not in self._flights]
         if elsewhere:
-            standing = await self._store.current(list(elsewhere))
-            for event_id, event_type in elsewhere.items():
-                if event_id in self._flights:
+            standing = await self._store.current([waited.id for waited in elsewhere])
+            for waited in elsewhere:
+                if waited.id in self._flights:
                     continue
-                if (now := standing.get(event_id)) is None:
-                    self._waiting.settled(event_id)
-                elif now.state is not State.LEASED and self._subscriptions.matching(event_type) is None:
-                    self._waiting.fail(event_id, unwanted)  # it was given back, and its subscription is gone
+                if (now := standing.get(waited.id)) is None:
+                    self._waiting.settled(waited.id)
+                elif now.state is not State.LEASED and not self._has_handlers(waited):
+                    self._waiting.fail(waited.id, unwanted)  # it was given back, and a subscription is gone
         self._follow_at = time.monotonic() + self._poll_interval
 
     def follow_soon(self) -> None:

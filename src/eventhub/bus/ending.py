@@ -17,6 +17,7 @@ from eventhub.bus.calling import GRACE
 from eventhub.bus.dispatcher import Dispatcher
 from eventhub.bus.flights import Flight
 from eventhub.bus.parts import Parts
+from eventhub.bus.presence import Presence
 from eventhub.core.lifecycle import Release
 from eventhub.errors import EventBusShutdownError, StoreError
 from eventhub.handling.logs import get_logger
@@ -34,8 +35,10 @@ LAST_WORDS: Final = 5.0
 class Ending:
     """The end of one bus, which happens once however often it is asked for."""
 
-    def __init__(self, parts: Parts, dispatcher: Dispatcher, *, timeout: float, owns_store: bool) -> None:
-        self._parts, self._dispatcher = parts, dispatcher
+    def __init__(
+        self, parts: Parts, dispatcher: Dispatcher, presence: Presence, *, timeout: float, owns_store: bool
+    ) -> None:
+        self._parts, self._dispatcher, self._presence = parts, dispatcher, presence
         self._timeout = None if timeout == float("inf") else timeout
         self._owns_store = owns_store
         self._task: asyncio.Task[None] | None = None
@@ -73,6 +76,8 @@ class Ending:
                 await self._drop(tasks)
             else:
                 await self._release(tasks)
+                if tasks and not self._at_once.is_set():
+                    await self._presence.withdraw()
         finally:
             self._parts.waiting.close(_not_settled)
             retire(self._parts.worker)

@@ -20,6 +20,7 @@ from eventhub.bus.dispatcher import Dispatcher
 from eventhub.bus.ending import Ending
 from eventhub.bus.flights import Flight, Flights
 from eventhub.bus.parts import Parts
+from eventhub.bus.presence import Presence
 from eventhub.bus.processing import Processor, Rules
 from eventhub.bus.publishing import Publisher
 from eventhub.bus.settings import Tuning, check_choice, check_seconds
@@ -49,6 +50,8 @@ class EventBus:
 
     - ``retry``, ``timeout`` (seconds a handler may take) and ``breaker`` are for subscriptions without.
     - ``on_unmatched``: an event that nobody wants is stored as COMPLETED; with ``"keep"`` it stays PENDING.
+    - ``on_missing``: an event that needs a handler which is not here waits for a bus that has all its handlers; with
+      ``"skip"`` it goes on with those that are.
     - ``retry_scope``: a retry runs all handlers of the event, or with ``"handler"`` only those that failed.
     - ``stop_on_first_failure``: later handlers of an attempt do not run after a failure.
     - ``name``: the queue in the store; buses of one name share the work, others do not see it.
@@ -64,6 +67,7 @@ class EventBus:
         shutdown_timeout: float = 30.0,
         name: str = "bus",
         on_unmatched: Literal["complete", "keep"] = "complete",
+        on_missing: Literal["wait", "skip"] = "wait",
         retry_scope: Literal["event", "handler"] = "event",
         stop_on_first_failure: bool = False,
         breaker: BreakerSettings | None = None,
@@ -71,18 +75,22 @@ class EventBus:
         clock: Clock | None = None,
     ) -> None:
         check_choice("on_unmatched", on_unmatched, "complete", "keep")
+        check_choice("on_missing", on_missing, "wait", "skip")
         check_choice("retry_scope", retry_scope, "event", "handler")
         check_seconds("timeout", timeout)
         check_seconds("shutdown_timeout", shutdown_timeout, zero=True)
         self._clock = clock
         self._composer = Composer(name, route_by_tags=False)
+        worker = new_worker()
         self._parts = Parts(
             store=target if isinstance(target, Store) else open_store(target),
             queue=check_queue("The bus name", name),
-            worker=new_worker(),
+            worker=worker,
             tuning=tuning,
             now=self._now,
-            subscriptions=Subscriptions(timeout=timeout, retry=retry, breaker=breaker),
+            subscriptions=Subscriptions(
+                owner=worker, timeout=timeout, retry=retry, breaker=breaker, skip_missing=on_missing == "skip"
+            ),
             flights=Flights(limit=tuning.concurrency),
             waiting=Waiting(),
             counters=TypeCounters(),
@@ -90,10 +98,11 @@ class EventBus:
         rules = Rules(only_failed_again=retry_scope == "handler", stop_on_first_failure=stop_on_first_failure)
         self._processor = Processor(self._parts, rules=rules, timer=self._seconds)
         self._dispatcher = Dispatcher(self._parts, self._fly)
+        self._presence = Presence(self._parts)
         complete = on_unmatched == "complete"
         self._publisher = Publisher(self._parts, self._fly, retry=retry, complete_unmatched=complete)
         owned = not isinstance(target, Store)
-        self._ending = Ending(self._parts, self._dispatcher, timeout=shutdown_timeout, owns_store=owned)
+        self._ending = Ending(self._parts, self._dispatcher, self._presence, timeout=shutdown_timeout, owns_store=owned)
         self._starting = asyncio.Lock()
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -123,6 +132,7 @@ class EventBus:
             if self._tasks:
                 return self
             parts = self._parts
+            await self._presence.announce()
             recovered = await parts.store.recover(parts.queue, now=parts.now())
             if recovered.total:
                 log.info(
@@ -132,7 +142,8 @@ class EventBus:
                     worker_lost=list(recovered.buried),
                 )
             keeping = parts.flights.keep_leases(parts.store, parts.tuning.lease, parts.now)
-            self._tasks = [asyncio.create_task(self._dispatcher.run()), asyncio.create_task(keeping)]
+            running = (self._dispatcher.run(), keeping, self._presence.run())
+            self._tasks = [asyncio.create_task(work) for work in running]
         return self
 
     async def shutdown(self) -> None:
@@ -163,15 +174,22 @@ class EventBus:
         timeout: float | None = None,
         retry: Mapping[str, Any] | RetryPolicy | None = None,
         breaker: BreakerSettings | None = None,
+        name: str | None = None,
     ) -> str:
         """Call the handler for every event whose type fits the pattern; returns the subscription's id.
 
         ``*`` alone takes everything; else ``*`` stands for exactly one dot-separated segment, and the rest
         is literal. What is not given is as the bus has it.
+
+        An event remembers its handlers by ``name``, across restarts and processes: give one to a lambda, a closure or
+        a method, and to a function that may be renamed. Without, it is the function's module and qualified name.
         """
         self._ending.check("subscriptions")
-        added = self._parts.subscriptions.add(pattern, handler, timeout=timeout, retry=retry, breaker=breaker)
+        added = self._parts.subscriptions.add(
+            pattern, handler, timeout=timeout, retry=retry, breaker=breaker, name=name
+        )
         self._dispatcher.subscriptions_changed()
+        self._presence.changed()
         return added.id
 
     def on(self, pattern: str, **options: Any) -> Callable[[H], H]:
@@ -187,9 +205,10 @@ class EventBus:
         """Stop calling a handler; False when there is none with that id. A running call goes on."""
         removed = self._parts.subscriptions.remove(subscription_id)
         if removed:
-            for event_id, event_type in self._parts.waiting.items():
-                if event_id not in self._parts.flights and self._parts.subscriptions.matching(event_type) is None:
-                    self._parts.waiting.fail(event_id, unwanted)
+            for waited in self._parts.waiting.events():
+                if waited.id not in self._parts.flights and not self._parts.has_handlers(waited):
+                    self._parts.waiting.fail(waited.id, unwanted)
+            self._presence.changed()
         return removed
 
     # --------------------------------------------------------------- publish
@@ -267,7 +286,7 @@ class EventBus:
             self._dispatcher.follow_soon()
         else:
             counters.retries += isinstance(outcome, Retry)
-            if parts.subscriptions.matching(event.type) is None:
+            if parts.subscriptions.matching(event.type, flight.required) is None:
                 parts.waiting.fail(event.id, unwanted)
             self._dispatcher.due_in(outcome.delay)
 

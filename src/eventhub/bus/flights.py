@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from eventhub.errors import StoreClosed
 from eventhub.handling.logs import get_logger
+from eventhub.store.buses import Names
 from eventhub.store.claims import Claim
 from eventhub.store.contract import Store
 
@@ -22,11 +23,13 @@ EXTENSIONS_PER_LEASE: Final = 3
 class Flight:
     """One claimed event on its way through its handlers."""
 
-    __slots__ = ("event", "held", "settling", "task")
+    __slots__ = ("event", "held", "required", "settling", "task")
 
-    def __init__(self, claim: Claim, task: asyncio.Task[Any]) -> None:
+    def __init__(self, claim: Claim, task: asyncio.Task[Any], required: Names | None) -> None:
         self.held = claim.held
         self.event = claim.event
+        self.required = required
+        """The names of the handlers that the event needs; None: whoever wants its type."""
         self.task = task
         self.settling = False  # once its handlers have ended, nobody cancels it any more
 
@@ -75,22 +78,22 @@ class Flights:
         task.add_done_callback(self._ended)
         return task
 
-    def board(self, claim: Claim, task: asyncio.Task[Any]) -> Flight:
+    def board(self, claim: Claim, task: asyncio.Task[Any], required: Names | None) -> Flight:
         """The claim is in hand until the task ends. One of the same event that is still here is proven lost by it."""
         if (lost := self._by_event.get(claim.held.id)) is not None:
             _stop_lost(lost)
-        flight = Flight(claim, task)
+        flight = Flight(claim, task, required)
         self._tasks[task] = self._by_event[claim.held.id] = flight
         return flight
 
-    def launch(self, claim: Claim, fly: Callable[[Flight], Coroutine[Any, Any, None]]) -> None:
+    def launch(self, claim: Claim, fly: Callable[[Flight], Coroutine[Any, Any, None]], required: Names | None) -> None:
         """Both at once, for a claim that has a slot already."""
         boarded: list[Flight] = []
 
         async def run() -> None:
             await fly(boarded[0])
 
-        boarded.append(self.board(claim, self.spawn(run())))
+        boarded.append(self.board(claim, self.spawn(run()), required))
 
     def land(self, flight: Flight) -> None:
         """It is in hand no more, though its task may still have words to say."""

@@ -11,7 +11,7 @@ from eventhub.bus.counters import TypeCounters
 from eventhub.bus.flights import Flights
 from eventhub.bus.settings import Tuning
 from eventhub.bus.subscriptions import Subscriptions
-from eventhub.bus.waiting import Waiting
+from eventhub.bus.waiting import Waited, Waiting
 from eventhub.store.contract import Store
 
 __all__ = ["Parts"]
@@ -30,3 +30,7 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     flights: Flights
     waiting: Waiting
     counters: TypeCounters
+
+    def has_handlers(self, waited: Waited) -> bool:
+        """Whether the handlers that a publisher waits for are all here."""
+        return self.subscriptions.matching(waited.type, waited.required) is not None

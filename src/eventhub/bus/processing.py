@@ -64,9 +64,11 @@ class Processor:
 
     async def process(self, flight: Flight) -> Outcome | None:
         """Attempt and settle; returns the outcome that the store accepted, None when the claim was lost."""
-        matched = self._subscriptions.matching(flight.event.type)
-        if matched is None:  # its last subscription went away since it was claimed
+        matched = self._subscriptions.matching(flight.event.type, flight.required)
+        if matched is None:  # a handler that it needs went away since it was claimed
             return await self._settle(flight, Release())
+        if matched.skipped:
+            log.warning("handlers_skipped", event_id=flight.event.id, handlers=list(matched.skipped))
         wait = max((s.breaker.wait(self._timer()) for s in matched.subscriptions if s.breaker), default=0.0)
         if wait > 0:
             return await self._settle(flight, Release(timedelta(seconds=wait)))
@@ -95,7 +97,7 @@ class Processor:
         remember = self._rules.only_failed_again and len(subscriptions) > 1
         if remember and event.fence > 1:  # claimed before; a claim that was given back is not counted as an attempt
             done = await self._done_already(event.id)
-            subscriptions = tuple(s for s in subscriptions if s.key not in done)
+            subscriptions = tuple(s for s in subscriptions if self._subscriptions.result_key(s) not in done)
         failures: list[Failure] = []
         for subscription in subscriptions:
             error = await self._caller.call(subscription, event)
@@ -132,7 +134,7 @@ class Processor:
 
     async def _remember(self, flight: Flight, subscription: Subscription, error: str | None) -> None:
         """Right after the handler returned, so that a crash before the settlement does not run it again."""
-        result = (subscription.key, SUCCESS if error is None else FAILED, error)
+        result = (self._subscriptions.result_key(subscription), SUCCESS if error is None else FAILED, error)
         try:
             await self._store.record_results(flight.held, [result], now=self._now())
         except StoreError as problem:  # then it may run once more, which at-least-once allows

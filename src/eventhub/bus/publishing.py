@@ -13,8 +13,10 @@ from typing import Any
 
 from eventhub.bus.flights import Flight
 from eventhub.bus.parts import Parts
+from eventhub.bus.subscriptions import Matched
 from eventhub.core.retry import RetryPolicy
 from eventhub.errors import EventBusShutdownError
+from eventhub.store.buses import Names
 from eventhub.store.claims import FIRST_CLAIM, Claim, Held
 from eventhub.store.rows import as_published
 from eventhub.store.values import NewEvent, Published
@@ -41,14 +43,15 @@ class Publisher:
 
     async def publish(self, event: NewEvent, *, wait: bool) -> int:
         """Store one event and, if asked and if somebody here wants it, wait until it is settled."""
-        if not self._prepare(event):
+        matched = self._prepare(event)
+        if matched is None:
             return (await self._store_all([event]))[0].id
         at_once = event.ordering_key is None and event.delay is None and not self._flights.crowded
         if at_once and self._flights.reserve():
-            return await self._publish_leased(event, wait=wait)
+            return await self._publish_leased(event, matched.names, wait=wait)
         (published,) = await self._store_all([event])
         if wait:
-            await self._settled(published, self._waiting.join(published.id, event.type))
+            await self._settled(published, self._waiting.join(published.id, event.type, matched.names))
         return published.id
 
     async def publish_many(self, events: Sequence[NewEvent]) -> list[int]:
@@ -57,12 +60,13 @@ class Publisher:
             self._prepare(event)
         return [published.id for published in await self._store_all(events)]
 
-    def _prepare(self, event: NewEvent) -> bool:
-        """Whether somebody here wants it; if not, it is complete as it is or kept for who comes later."""
+    def _prepare(self, event: NewEvent) -> Matched | None:
+        """Who here wants it, which it remembers; if nobody, it is complete as it is or kept for who comes later."""
         matched = self._subscriptions.matching(event.type)
         event.max_attempts = (matched.policy if matched else self._retry).max_attempts
         event.completed = matched is None and self._complete_unmatched
-        return matched is not None
+        event.handlers = None if matched is None else matched.required
+        return matched
 
     async def _store_all(self, events: Sequence[NewEvent]) -> Sequence[Published]:
         stored = await self._store.publish(events, now=self._now())
@@ -70,11 +74,11 @@ class Publisher:
             self._counters.of(event.type).total += not published.duplicate
         return stored
 
-    async def _publish_leased(self, event: NewEvent, *, wait: bool) -> int:
+    async def _publish_leased(self, event: NewEvent, names: Names, *, wait: bool) -> int:
         """Store it claimed, in a task of its own: a publisher that is cancelled orphans no claim."""
         event.worker, event.lease = self._worker, self._lease
         ticket = _Ticket(wait=wait)
-        task = self._flights.spawn(self._carry(event, ticket))
+        task = self._flights.spawn(self._carry(event, names, ticket))
         task.add_done_callback(ticket.task_ended)
         try:
             published = await asyncio.shield(ticket.stored)
@@ -85,19 +89,19 @@ class Publisher:
             await self._settled(published, ticket.waiter)
         return published.id
 
-    async def _carry(self, event: NewEvent, ticket: _Ticket) -> None:
+    async def _carry(self, event: NewEvent, names: Names, ticket: _Ticket) -> None:
         try:
             (published,) = await self._store_all([event])
         except Exception as error:  # noqa: BLE001 - it is the publisher's
             ticket.stored.set_exception(error)
             return
         if ticket.wait:
-            ticket.waiter = self._waiting.join(published.id, event.type)
+            ticket.waiter = self._waiting.join(published.id, event.type, names)
         ticket.stored.set_result(published)
         task = asyncio.current_task()
         if published.leased and task is not None:
             claim = Claim(Held(published.id, FIRST_CLAIM), as_published(event, published), event.max_attempts)
-            await self._fly(self._flights.board(claim, task))
+            await self._fly(self._flights.board(claim, task, names))
 
     async def _settled(self, published: Published, waiter: asyncio.Future[None]) -> None:
         if published.duplicate and published.id not in self._flights:

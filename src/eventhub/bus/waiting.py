@@ -6,16 +6,28 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 
-from eventhub.errors import EventHubError
+import msgspec
 
-__all__ = ["Waiting", "unwanted"]
+from eventhub.errors import EventHubError
+from eventhub.store.buses import Names
+
+__all__ = ["Waited", "Waiting", "unwanted"]
+
+
+class Waited(msgspec.Struct, frozen=True, eq=False):
+    """An event that is waited for: what it is, which handlers it needs, and who waits."""
+
+    id: int
+    type: str
+    required: Names | None
+    futures: set[asyncio.Future[None]]
 
 
 class Waiting:
     """Who waits for which event. An event may have several publishers, under one idempotency key."""
 
     def __init__(self) -> None:
-        self._by_event: dict[int, tuple[str, set[asyncio.Future[None]]]] = {}
+        self._by_event: dict[int, Waited] = {}
         self._closed: Callable[[int], Exception] | None = None
 
     def __len__(self) -> int:
@@ -25,19 +37,19 @@ class Waiting:
         return event_id in self._by_event
 
     def futures(self) -> set[asyncio.Future[None]]:
-        return {future for _, futures in self._by_event.values() for future in futures}
+        return {future for waited in self._by_event.values() for future in waited.futures}
 
-    def items(self) -> list[tuple[int, str]]:
-        """The events waited for: (id, type)."""
-        return [(event_id, event_type) for event_id, (event_type, _) in self._by_event.items()]
+    def events(self) -> list[Waited]:
+        """The events that are waited for."""
+        return list(self._by_event.values())
 
-    def join(self, event_id: int, event_type: str) -> asyncio.Future[None]:
+    def join(self, event_id: int, event_type: str, required: Names | None) -> asyncio.Future[None]:
         """Begin to wait; the future is done when the event is settled, or fails when it will not be."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if self._closed is not None:
             future.set_exception(self._closed(event_id))
             return future
-        self._by_event.setdefault(event_id, (event_type, set()))[1].add(future)
+        self._by_event.setdefault(event_id, Waited(event_id, event_type, required, set())).futures.add(future)
         future.add_done_callback(lambda done: self._leave(event_id, done))
         return future
 
@@ -58,21 +70,22 @@ class Waiting:
             self.fail(event_id, error)
 
     def _take(self, event_id: int) -> list[asyncio.Future[None]]:
-        _, futures = self._by_event.pop(event_id, ("", set()))
-        return [future for future in futures if not future.done()]
+        waited = self._by_event.pop(event_id, None)
+        return [] if waited is None else [future for future in waited.futures if not future.done()]
 
     def _leave(self, event_id: int, future: asyncio.Future[None]) -> None:
         """A publisher that was cancelled no longer counts as waiting."""
         with suppress(asyncio.CancelledError):
             future.exception()  # seen, so that asyncio does not report it when the publisher is gone
-        _, futures = self._by_event.get(event_id, ("", set()))
-        futures.discard(future)
-        if not futures:
-            self._by_event.pop(event_id, None)
+        waited = self._by_event.get(event_id)
+        if waited is not None:
+            waited.futures.discard(future)
+            if not waited.futures:
+                del self._by_event[event_id]
 
 
 def unwanted(event_id: int) -> EventHubError:
     return EventHubError(
-        f"Event {event_id} is not settled and nobody here wants it any more: its last subscription went. "
-        "It stays PENDING until a subscription matches it."
+        f"Event {event_id} is not settled, and a handler that it needs is not subscribed here any more. "
+        "It stays PENDING until a bus has all its handlers."
     )

@@ -14,6 +14,7 @@ import msgspec
 
 from eventhub.cli.output import duration
 from eventhub.core.events import Status
+from eventhub.store.buses import MissingHandlers
 from eventhub.store.values import QueueStats
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "check_dead",
     "check_disk",
     "check_durability",
+    "check_handlers",
     "check_python",
     "check_stale",
     "check_upkeep",
@@ -161,6 +163,14 @@ def check_dead(total: int) -> Check:
         return Check("dead letters", Level.OK, "none")
     remedy = "Look: eventhub dlq list. After fixing the cause: eventhub dlq retry ID, or --all."
     return Check("dead letters", Level.WARNING, f"{total:,} wait for a decision", remedy)
+
+
+def check_handlers(missing: list[MissingHandlers]) -> Iterator[Check]:
+    """Events of a bus wait for all the handlers they were published for."""
+    for each in missing:
+        detail = f"bus {each.queue}: {each.events:,} pending without {', '.join(each.handlers)}; event {each.oldest_id}"
+        remedy = 'Start the program that has it, or subscribe it by that name; on_missing="skip" goes on without.'
+        yield Check("handlers", Level.WARNING, detail, remedy)
 
 
 def check_backlog(queues: list[QueueStats]) -> Iterator[Check]:

@@ -19,6 +19,7 @@ from eventhub.cli.checks import (
     check_dead,
     check_disk,
     check_durability,
+    check_handlers,
     check_python,
     check_stale,
     check_upkeep,
@@ -113,6 +114,8 @@ async def _work(store: Store, skew: timedelta) -> AsyncIterator[Check]:
     stale = [event for event in working if event.lease_expires_at and event.lease_expires_at < now]
     yield check_stale(len(stale), len(working))
     yield check_dead((await store.dead_letters(DeadFilter(limit=1))).total)
+    for check in check_handlers(await store.missing_handlers()):
+        yield check
     for check in check_backlog(await store.stats()):
         yield check
 

@@ -42,9 +42,9 @@ LARGE: Final = 500
 
 _DETAILS: Final = attrgetter(
     *("metadata", "tags", "title", "description", "ordering_key", "idempotency_key"),
-    *("delay", "deliver_at", "worker", "targets", "publisher", "work", "completed", "broadcast"),
+    *("delay", "deliver_at", "worker", "targets", "publisher", "handlers", "work", "completed", "broadcast"),
 )
-_NO_DETAILS: Final = (*(None,) * 11, True, False, False)
+_NO_DETAILS: Final = (*(None,) * 12, True, False, False)
 
 
 class Doubtful(Exception):

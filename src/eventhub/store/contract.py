@@ -19,6 +19,7 @@ from eventhub.core.matching import check_queue
 from eventhub.errors import EventHubError, StoreClosed
 from eventhub.store.audit import Act, Audit
 from eventhub.store.batching import Answer, Batcher
+from eventhub.store.buses import Buses
 from eventhub.store.claims import Claim, Held, Wanted
 from eventhub.store.columns import bare_one, check, is_large, kinds_in, shared_out
 from eventhub.store.completions import CompletedTogether
@@ -49,7 +50,7 @@ TEND_SHARE = 20
 """A look that took t seconds is not repeated before this many times t, so tending stays a small share of the work."""
 
 
-class Store(Reading, Watching, Operating, Delivering, Messaging, Ledger, Pruning, Snapshots, Audit):
+class Store(Reading, Watching, Operating, Delivering, Messaging, Ledger, Pruning, Snapshots, Audit, Buses):
     """A database of events and deliveries. Opens itself on first use; faces share it.
 
     ``await store`` opens it at once, ``async with store`` opens it and closes it at the end.

@@ -46,10 +46,6 @@ class Reading(ABC):
         """Seconds until the next retry is due or the next lease ends; None when there is neither."""
 
     @abstractmethod
-    async def ready(self, queue: str, *, after_id: int = 0, limit: int = 1000) -> list[tuple[int, str]]:
-        """Ready deliveries of a queue without claiming them: (id, event type), oldest first."""
-
-    @abstractmethod
     async def ready_routes(
         self, queue: str, *, most: int = 1, tags: Iterable[str] | None = None
     ) -> list[tuple[str, ...]]:

@@ -10,6 +10,7 @@ import msgspec
 from eventhub.core.events import DeadEvent, QueuedEvent, Status
 from eventhub.core.lifecycle import Outcome, State
 from eventhub.core.matching import any_of
+from eventhub.store.buses import RequiredHandlers
 from eventhub.store.claims import Held
 
 __all__ = [
@@ -47,6 +48,7 @@ class NewEvent(msgspec.Struct, kw_only=True, gc=False):
     delivery: nobody wants the event.
 
     ``publisher`` is the name of the API key that it came with; idempotency keys are its own.
+    ``handlers`` are those of the bus that publishes it, which owns it.
 
     With ``broadcast`` every subscriber that wants it gets a message, or those that ``targets`` names; one without
     ``work`` has no delivery but those.
@@ -72,6 +74,7 @@ class NewEvent(msgspec.Struct, kw_only=True, gc=False):
     broadcast: bool = False
     targets: tuple[int, ...] | None = None
     publisher: str | None = None
+    handlers: RequiredHandlers | None = None
 
     @property
     def starts_leased(self) -> bool:

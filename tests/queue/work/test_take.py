@@ -315,7 +315,7 @@ async def test_stop_ends_all_waits_at_once_and_nothing_more_is_claimed(live: Wor
     spy.calls.clear()
     assert await live.take(ME, "email") == await live.take(ME, "email", wait=60) == []
     assert spy.calls["claim"] == 0
-    assert [ready for ready, _ in await live.store.ready("work")] == [number]
+    assert [ready.id for ready in await live.store.ready("work")] == [number]
 
 
 async def test_a_claim_on_its_way_when_the_queue_stops_is_given_back(make_work: MakeWork, store: Store) -> None:
@@ -334,7 +334,7 @@ async def test_a_claim_on_its_way_when_the_queue_stops_is_given_back(make_work: 
     (number,) = await publish(queue)
     assert await task == []
     await queue.close()
-    assert [ready for ready, _ in await store.ready("work")] == [number]
+    assert [ready.id for ready in await store.ready("work")] == [number]
     assert (await store.current([number]))[number].attempts == 0
 
 

@@ -53,7 +53,9 @@ class RawSqlite(Raw):
         payloads = apsw.carray((PAYLOAD_TEXT,) * batch)
         connection.execute(STORE.insert_same_events, {**events, "payloads": payloads})
         span = {"first": first, "last": first + batch - 1}
-        connection.execute(STORE.insert_bare_deliveries, {**span, "max_attempts": None})
+        connection.execute(
+            STORE.insert_bare_deliveries, {**span, "max_attempts": None, "handlers": None, "owner": None}
+        )
         connection.execute(STORE.log_published, span)
         connection.execute("COMMIT")
 

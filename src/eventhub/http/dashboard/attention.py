@@ -9,6 +9,7 @@ from typing import Final, Literal
 import msgspec
 
 from eventhub.http.bodies.overview import Concern, PartHealth
+from eventhub.store.buses import MissingHandlers
 from eventhub.store.watching import MOST_COUNTED, OpenCounts, Troubles
 
 __all__ = ["Facts", "attention", "health"]
@@ -49,6 +50,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     horizon_age: timedelta | None
     copied_at: datetime | None
     """When the lake was last copied to; None when it never was."""
+    missing_handlers: list[MissingHandlers] = []
 
 
 def attention(facts: Facts) -> list[Concern]:
@@ -115,6 +117,11 @@ def _of_work(facts: Facts) -> Iterator[Concern]:
     if troubles.parked_work:
         keys = _many(troubles.parked_work, "ordering key of a queue stands", "ordering keys of queues stand")
         yield _bad(f"{keys} still behind a dead letter. Retry it, or: eventhub dlq unpark.", "#/dead")
+    for missing in facts.missing_handlers[:NAMED]:
+        events = _many(missing.events, "event", "events")
+        names = _names(list(missing.handlers))
+        words = f"{events} of bus {missing.queue} cannot go on: no running bus has {names}."
+        yield _bad(f"{words} Start the program that has it.", f"#/events/{missing.oldest_id}")
     waited = facts.open.oldest_work_seconds.get(facts.work_queue, 0.0)
     if waited > WAIT_SECONDS and not facts.worker_seen:
         yield _bad(

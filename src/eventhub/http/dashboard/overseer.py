@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from eventhub.config import Settings
     from eventhub.http.limits import DiskReserve
     from eventhub.store import Store
+    from eventhub.store.buses import MissingHandlers
 
 __all__ = ["Overseer"]
 
@@ -85,6 +86,7 @@ class Overseer:
             disk_left=self._disk.left(),
             horizon_age=slow.horizon_age,
             copied_at=slow.copied_at,
+            missing_handlers=slow.missing_handlers,
         )
 
     async def _slowly(self) -> _Slow:
@@ -106,6 +108,7 @@ class Overseer:
             worker_seen=await store.was_seen(queue, within=SILENT),
             roles=frozenset(roles),
             horizon_age=await store.horizon_age(),
+            missing_handlers=await store.missing_handlers(),
             copied_at=max((copy.done_at for copy in copies if copy.done_at is not None), default=None),
         )
 
@@ -142,6 +145,7 @@ class _Slow(msgspec.Struct, frozen=True, kw_only=True):
     roles: frozenset[str]
     horizon_age: timedelta | None
     copied_at: datetime | None
+    missing_handlers: list[MissingHandlers]
 
 
 def _depth(found: OpenCounts) -> WorkDepth:

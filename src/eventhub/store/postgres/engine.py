@@ -21,6 +21,7 @@ from eventhub.store.completions import CompletedTogether, Completions, completio
 from eventhub.store.opening import shown
 from eventhub.store.postgres import settling
 from eventhub.store.postgres.audit import PostgresAudit, audited
+from eventhub.store.postgres.buses import PostgresBuses
 from eventhub.store.postgres.claiming import PostgresClaiming
 from eventhub.store.postgres.connection import migrate, open_pool, translated
 from eventhub.store.postgres.delivering import PostgresDelivering
@@ -67,6 +68,7 @@ class PostgresStore(
     PostgresPruning,
     PostgresWatching,
     PostgresAudit,
+    PostgresBuses,
 ):
     """Events in the schema ``eventhub`` of a PostgreSQL database, for any number of processes and hosts."""
 

@@ -267,6 +267,8 @@ async def _insert(
         column([event.broadcast or None for event in events]),
         column([None if event.targets is None else dump_targets(event.targets) for event in events]),
         column([event.publisher for event in events]),
+        column([None if event.handlers is None else event.handlers.names for event in events]),
+        column([None if event.handlers is None else event.handlers.owner for event in events]),
     )
     return [Published(row[0], row[1], leased=event.starts_leased) for row, event in zip(rows, events, strict=True)]
 

@@ -65,9 +65,6 @@ class PostgresReading(Store):
         ((seconds,),) = await self._read(SQL.next_due, now)
         return None if seconds is None else max(0.0, seconds)
 
-    async def ready(self, queue: str, *, after_id: int = 0, limit: int = 1000) -> list[tuple[int, str]]:
-        return [(row[0], row[1]) for row in await self._read(SQL.ready, queue, after_id, limit)]
-
     async def ready_routes(
         self, queue: str, *, most: int = 1, tags: Iterable[str] | None = None
     ) -> list[tuple[str, ...]]:

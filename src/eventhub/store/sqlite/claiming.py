@@ -66,7 +66,10 @@ def claim_one_by_one(
 
 def claim_chosen(connection: apsw.Connection, chosen: Sequence[int], wanted: Wanted, now: int) -> list[Claim]:
     """Lease chosen deliveries, those of them that are ready."""
-    return _lease(connection, list(connection.execute(SQL.claim_ids, {"ids": ids(chosen)})), wanted, now)
+    rows = list(connection.execute(SQL.claim_ids, {"ids": ids(chosen)}))
+    if rows:
+        connection.execute(SQL.own, {"worker": wanted.worker, "ids": ids([row[0] for row in rows])})
+    return _lease(connection, rows, wanted, now)
 
 
 def _lease(connection: apsw.Connection, rows: list[tuple[Any, ...]], wanted: Wanted, now: int) -> list[Claim]:

@@ -19,6 +19,7 @@ from eventhub.store.columns import routes_in
 from eventhub.store.routes import KnownRoutes
 from eventhub.store.sqlite import settling
 from eventhub.store.sqlite.audit import SqliteAudit, audited
+from eventhub.store.sqlite.buses import SqliteBuses
 from eventhub.store.sqlite.checkpoints import Checkpoints
 from eventhub.store.sqlite.claiming import claim_chosen, claim_one_by_one
 from eventhub.store.sqlite.connection import check_library, clock, connect, migrate, translated
@@ -51,6 +52,7 @@ class SqliteStore(
     SqlitePruning,
     SqliteWatching,
     SqliteAudit,
+    SqliteBuses,
 ):
     """Events in one SQLite file; several processes may share it."""
 

@@ -119,9 +119,11 @@ def _insert(
         if leased:
             log.append((number, number, "PICKED", event.worker, 1, 1, None, None, None, now))
         worker = event.worker if leased else None
+        handlers, owner = _handlers(event)
         deliveries.append(
-            (number, lane, route, state, due, int(leased), event.max_attempts, worker, event.park_when_dead)
-        )
+            (number, lane, route, state, due, int(leased), event.max_attempts, worker, event.park_when_dead, handlers,
+             owner)
+        )  # fmt: skip
     connection.executemany(SQL.insert_events, events)
     connection.executemany(SQL.insert_deliveries, deliveries)
     connection.executemany(SQL.insert_markers, markers)
@@ -140,8 +142,15 @@ def _insert_plain(
 
 
 def _hand_out_bare(connection: apsw.Connection, span: dict[str, int], like: NewEvent) -> None:
-    connection.execute(SQL.insert_bare_deliveries, {**span, "max_attempts": like.max_attempts})
+    handlers, owner = _handlers(like)
+    same = {"max_attempts": like.max_attempts, "handlers": handlers, "owner": owner}
+    connection.execute(SQL.insert_bare_deliveries, {**span, **same})
     connection.execute(SQL.log_published, span)
+
+
+def _handlers(event: NewEvent) -> tuple[str | None, str | None]:
+    """The handlers that it needs, and its owner."""
+    return (None, None) if event.handlers is None else (event.handlers.names, event.handlers.owner)
 
 
 def _route_numbers(connection: apsw.Connection, events: Iterable[NewEvent], routes: dict[Route, int]) -> dict[int, int]:
@@ -152,7 +161,7 @@ def _route_numbers(connection: apsw.Connection, events: Iterable[NewEvent], rout
 
 def _is_bare(numbered: list[tuple[int, NewEvent]]) -> bool:
     """Whether all are plain work, ready at once: then most of the rows are made inside the database."""
-    limit = numbered[0][1].max_attempts
+    limit, handlers = numbered[0][1].max_attempts, numbered[0][1].handlers
     return all(
         e.ordering_key is None
         and e.idempotency_key is None
@@ -167,6 +176,7 @@ def _is_bare(numbered: list[tuple[int, NewEvent]]) -> bool:
         and not e.broadcast
         and not e.completed
         and e.max_attempts == limit
+        and e.handlers is handlers
         for _, e in numbered
     )
 

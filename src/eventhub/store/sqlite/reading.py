@@ -67,10 +67,6 @@ class SqliteReading(Store):
         ((due,),) = await self._read(SQL.next_due)
         return None if due is None else max(0.0, (due - clock(now)) / 1e6)
 
-    async def ready(self, queue: str, *, after_id: int = 0, limit: int = 1000) -> list[tuple[int, str]]:
-        rows = await self._read(SQL.ready, queue=queue, after_id=after_id, limit=limit)
-        return [(number, type_) for number, type_ in rows]
-
     async def ready_routes(
         self, queue: str, *, most: int = 1, tags: Iterable[str] | None = None
     ) -> list[tuple[str, ...]]:

@@ -74,16 +74,17 @@ SELECT lane FROM eventhub.deliveries WHERE lane = ANY ((SELECT $1::bigint[])::bi
 WITH input AS MATERIALIZED (
   SELECT coalesce(u.id, nextval('eventhub.ids')) AS id, u.n, u.route, u.type, u.payload, u.metadata, u.tags, u.title,
          u.description, u.ordering_key, u.idempotency_key, u.lane, u.max_attempts, u.worker, u.parks, u.broadcast, u.targets,
-         u.published_by, t.now,
+         u.published_by, u.handlers, u.owner, t.now,
          CASE WHEN u.state = 3 AND coalesce(u.due, t.now + u.seconds * interval '1 second') <= t.now THEN 0
               ELSE u.state END AS state,
          coalesce(u.due, t.now + u.seconds * interval '1 second') AS due
   FROM unnest($1::bigint[], $2::integer[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[],
               $9::text[], $10::text[], $11::bigint[], $12::smallint[], $13::timestamptz[], $14::float8[],
-              $15::integer[], $16::text[], $17::boolean[], $19::boolean[], $20::text[], $21::text[])
+              $15::integer[], $16::text[], $17::boolean[], $19::boolean[], $20::text[], $21::text[],
+              $22::text[], $23::text[])
        WITH ORDINALITY AS u(id, route, type, payload, metadata, tags, title, description, ordering_key,
                             idempotency_key, lane, state, due, seconds, max_attempts, worker, parks, broadcast, targets,
-                            published_by, n)
+                            published_by, handlers, owner, n)
   CROSS JOIN (SELECT coalesce($18, now()) AS now) t
   WHERE pg_current_xact_id() IS NOT NULL), -- first, as in take_ids
 stored AS (
@@ -94,9 +95,9 @@ stored AS (
   FROM input),
 placed AS (
   INSERT INTO eventhub.deliveries (id, event_id, lane, route, state, due, fence, attempts, failures, max_attempts, worker,
-                                   parks)
+                                   parks, handlers, owner)
   SELECT id, id, lane, route, state, CASE WHEN state = 1 OR due > now THEN due END, (state = 1)::integer,
-         (state = 1)::integer, 0, max_attempts, worker, coalesce(parks, false)
+         (state = 1)::integer, 0, max_attempts, worker, coalesce(parks, false), handlers, owner
   FROM input WHERE state IS NOT NULL),
 marked AS (
   INSERT INTO eventhub.fanout (event_id, due, targets, alone)

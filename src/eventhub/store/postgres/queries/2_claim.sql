@@ -100,14 +100,14 @@ CROSS JOIN LATERAL (SELECT d.event_id FROM eventhub.deliveries d WHERE d.state =
 SELECT last_value FROM eventhub.ids;
 
 -- name: claim_ids
--- Chosen deliveries, those of them that are ready.
+-- Chosen deliveries, those of them that are ready. An event of a bus belongs to the bus that claims it.
 WITH pick AS MATERIALIZED (
   SELECT p.tid FROM unnest((SELECT $1::bigint[])) AS w(id)
   CROSS JOIN LATERAL (SELECT d.ctid AS tid FROM eventhub.deliveries d WHERE d.id = w.id AND d.state + 0 = 0
                       LIMIT 1 FOR UPDATE SKIP LOCKED) p),
 taken AS (
   UPDATE eventhub.deliveries SET state = 1, fence = fence + 1, attempts = attempts + 1, worker = $2,
-         due = coalesce($4, now()) + $3::interval
+         due = coalesce($4, now()) + $3::interval, owner = CASE WHEN handlers IS NOT NULL THEN $2 END
   WHERE ctid = ANY (ARRAY (SELECT tid FROM pick))
   RETURNING id, event_id, route, fence, attempts, failures, lane, max_attempts, due),
 logged AS (

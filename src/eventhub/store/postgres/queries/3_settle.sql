@@ -145,7 +145,8 @@ hit AS MATERIALIZED (
 letter AS (
   INSERT INTO eventhub.dead_letters (delivery_id, event_id, subscriber, consumer, announced, lane, key, route, fence, attempts, failures,
                                      max_attempts, worker, parks, errors, reason, status, dead_at, type, payload,
-                                     metadata, tags, title, description, ordering_key, idempotency_key, created_at)
+                                     metadata, tags, title, description, ordering_key, idempotency_key, created_at,
+                                     handlers)
   SELECT h.id, h.event_id, h.subscriber,
          (SELECT s.document FROM eventhub.subscribers s WHERE s.id = h.subscriber), h.subscriber IS NULL, h.lane, h.key, h.route, h.fence, h.attempts,
          h.failures + (h.error IS NOT NULL AND h.state = 1)::integer, h.max_attempts, h.worker, h.parks,
@@ -153,7 +154,7 @@ letter AS (
               ELSE CASE WHEN jsonb_array_length(h.errors) >= 100 THEN h.errors - 0 ELSE coalesce(h.errors, '[]') END
                    || to_jsonb(h.error) END,
          h.reason, h.status, coalesce($12, now()), e.type, e.payload, e.metadata, e.tags, e.title, e.description,
-         e.ordering_key, e.idempotency_key, e.created_at
+         e.ordering_key, e.idempotency_key, e.created_at, h.handlers
   FROM hit h JOIN eventhub.events e ON e.id = h.event_id),
 told AS (
   INSERT INTO eventhub.attempts (delivery_id, fence, event_id, subscriber, action, created_at, detail)

@@ -45,13 +45,13 @@ unparked AS (
   WHERE d.id = ANY (ARRAY (SELECT delivery_id FROM letter)) AND d.state + 0 = 4 RETURNING d.id),
 back AS (
   INSERT INTO eventhub.deliveries (id, event_id, subscriber, lane, key, route, state, fence, attempts, failures,
-                                   max_attempts, parks)
+                                   max_attempts, parks, handlers)
   SELECT l.delivery_id, l.event_id, l.subscriber, l.lane, l.key, l.route,
          CASE WHEN l.lane IS NULL THEN 0
               WHEN l.turn = 1 AND NOT EXISTS (SELECT 1 FROM eventhub.deliveries h
                                               WHERE h.lane = l.lane AND h.lane IS NOT NULL AND h.state <> 2) THEN 0
               ELSE 2 END,
-         l.fence, 0, 0, l.max_attempts, l.parks
+         l.fence, 0, 0, l.max_attempts, l.parks, l.handlers
   FROM letter l WHERE NOT EXISTS (SELECT 1 FROM eventhub.deliveries d WHERE d.id = l.delivery_id)
   ORDER BY l.delivery_id),
 forgotten AS (

@@ -1,8 +1,8 @@
 -- name: ready
 -- The first of each route, merged by age: the rest of the backlog is not looked at.
-SELECT f.id, e.type
-FROM (SELECT d.id, d.event_id FROM eventhub.routes r
-      CROSS JOIN LATERAL (SELECT n.id, n.event_id FROM eventhub.deliveries n
+SELECT f.id, e.type, f.handlers, f.owner, f.fence > 0
+FROM (SELECT d.* FROM eventhub.routes r
+      CROSS JOIN LATERAL (SELECT n.id, n.event_id, n.handlers, n.owner, n.fence FROM eventhub.deliveries n
                           WHERE n.state = 0 AND n.route = r.id AND n.event_id > $2
                           ORDER BY n.event_id LIMIT $3) d
       WHERE r.queue = $1 ORDER BY d.event_id LIMIT $3) f

@@ -43,8 +43,8 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: insert_deliveries
 INSERT INTO eventhub_deliveries (id, event_id, lane, route, state, due, fence, attempts, failures, max_attempts, worker,
-                                 parks)
-VALUES (?1, ?1, ?2, ?3, ?4, ?5, ?6, ?6, 0, ?7, ?8, ?9);
+                                 parks, handlers, owner)
+VALUES (?1, ?1, ?2, ?3, ?4, ?5, ?6, ?6, 0, ?7, ?8, ?9, ?10, ?11);
 
 -- name: insert_bare_events
 -- The common case has few columns, and every column that is not bound is time saved.
@@ -57,8 +57,8 @@ SELECT :first + rowid - 1, :route, :type, value, :now FROM carray(:payloads);
 
 -- name: insert_bare_deliveries
 -- From the events just inserted, without going through Python again.
-INSERT INTO eventhub_deliveries (id, event_id, route, state, fence, attempts, failures, max_attempts)
-SELECT id, id, route, 0, 0, 0, 0, :max_attempts FROM eventhub_events WHERE id BETWEEN :first AND :last;
+INSERT INTO eventhub_deliveries (id, event_id, route, state, fence, attempts, failures, max_attempts, handlers, owner)
+SELECT id, id, route, 0, 0, 0, 0, :max_attempts, :handlers, :owner FROM eventhub_events WHERE id BETWEEN :first AND :last;
 
 -- name: insert_markers
 -- Broadcasts wait here for the fan-out.

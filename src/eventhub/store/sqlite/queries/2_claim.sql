@@ -39,6 +39,10 @@ UPDATE eventhub_deliveries SET state = 1, fence = fence + 1, attempts = attempts
        max_attempts = coalesce(:max_attempts, max_attempts)
 WHERE +state = 0 AND id IN (SELECT value FROM carray(:ids));
 
+-- name: own
+-- An event of a bus belongs to the bus that claims it.
+UPDATE eventhub_deliveries SET owner = :worker WHERE handlers IS NOT NULL AND id IN (SELECT value FROM carray(:ids));
+
 -- name: log_picked
 INSERT INTO eventhub_event_log (event_id, delivery_id, action, worker, attempt, fence, subscriber, created_at)
 SELECT event_id, id, 'PICKED', worker, attempts, fence, subscriber, :now FROM eventhub_deliveries

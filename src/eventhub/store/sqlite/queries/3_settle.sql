@@ -69,11 +69,12 @@ WHERE id = ?1;
 -- fence to go on from.
 INSERT INTO eventhub_dead_letters (delivery_id, event_id, subscriber, consumer, announced, lane, key, route, fence,
                                    attempts, failures, max_attempts, worker, parks, errors, reason, status, dead_at, type,
-                                   payload, metadata, tags, title, description, ordering_key, idempotency_key, created_at)
+                                   payload, metadata, tags, title, description, ordering_key, idempotency_key, created_at,
+                                   handlers)
 SELECT d.id, d.event_id, d.subscriber, (SELECT s.document FROM eventhub_subscribers s WHERE s.id = d.subscriber),
        d.subscriber IS NULL, d.lane, d.key, d.route, d.fence, d.attempts, d.failures, d.max_attempts, d.worker, d.parks,
        d.errors, ?2, ?3, ?4, e.type, e.payload, e.metadata, e.tags, e.title, e.description, e.ordering_key,
-       e.idempotency_key, e.created_at
+       e.idempotency_key, e.created_at, d.handlers
 FROM eventhub_deliveries d JOIN eventhub_events e ON e.id = d.event_id WHERE d.id = ?1;
 
 -- name: park

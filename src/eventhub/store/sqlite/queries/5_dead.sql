@@ -36,8 +36,8 @@ UPDATE eventhub_dead_letters SET retried_at = :now, retried_by = :by WHERE id IN
 -- name: revive
 -- A fresh start under the old id: counters at zero, but the fence goes on growing.
 INSERT INTO eventhub_deliveries (id, event_id, subscriber, lane, key, route, state, fence, attempts, failures,
-                                 max_attempts, parks)
-SELECT delivery_id, event_id, subscriber, lane, key, route, ?2, fence, 0, 0, max_attempts, parks
+                                 max_attempts, parks, handlers)
+SELECT delivery_id, event_id, subscriber, lane, key, route, ?2, fence, 0, 0, max_attempts, parks, handlers
 FROM eventhub_dead_letters WHERE id = ?1;
 
 -- name: revive_parked

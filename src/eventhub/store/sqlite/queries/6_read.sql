@@ -1,6 +1,6 @@
 -- name: ready
 -- The first of each route, merged by age: the rest of the backlog is not looked at.
-SELECT d.id, e.type
+SELECT d.id, e.type, d.handlers, d.owner, d.fence > 0
 FROM eventhub_routes r
 CROSS JOIN eventhub_deliveries d ON d.id IN (SELECT n.id FROM eventhub_deliveries n
                                              WHERE n.state = 0 AND n.route = r.id AND n.event_id > :after_id

@@ -1,0 +1,58 @@
+"""A bus tells the store that it is alive and which handlers it has, so that others leave its events to it."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from datetime import timedelta
+from typing import Final
+
+from eventhub.bus.parts import Parts
+from eventhub.errors import StoreClosed, StoreError
+from eventhub.handling.logs import get_logger
+
+__all__ = ["Presence"]
+
+log = get_logger("eventhub.bus")
+
+ANNOUNCEMENTS_PER_LEASE: Final = 3
+
+
+class Presence:
+    """The sign of life of one bus. One that is not heard of for a lease is gone, as far as others can tell."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._changed = asyncio.Event()
+
+    def changed(self) -> None:
+        """The bus has other handlers than it said."""
+        self._changed.set()
+
+    async def announce(self) -> None:
+        self._changed.clear()
+        await self._write(self._parts.tuning.lease)
+
+    async def withdraw(self) -> None:
+        """The bus stops: what it leaves behind is anybody's at once."""
+        with suppress(StoreError):  # then its time ends by itself
+            await self._write(timedelta(0))
+
+    async def run(self) -> None:
+        """Announce again and again, and soon after a change."""
+        every = self._parts.tuning.lease.total_seconds() / ANNOUNCEMENTS_PER_LEASE
+        while True:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._changed.wait(), every)
+            try:
+                await self.announce()
+            except StoreClosed:
+                return
+            except Exception as error:  # noqa: BLE001 - without this task others would take what belongs to this bus
+                log.warning("announcement_failed", queue=self._parts.queue, error=str(error))
+
+    async def _write(self, lease: timedelta) -> None:
+        parts = self._parts
+        await parts.store.announce_bus(
+            parts.worker, parts.queue, parts.subscriptions.names, lease=lease, now=parts.now()
+        )
