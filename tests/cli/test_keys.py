@@ -186,7 +186,7 @@ def test_what_makes_no_sense_is_a_usage_error(eventhub: Command):
         ["create", "--scopes", "read"],
         ["create", "n", "--scopes", ""],
         ["create", "n", "--scopes", "write"],
-        ["create", "n", "--scopes", "read:x"],
+        ["create", "n", "--scopes", "metrics:x"],
         ["create", "n", "--scopes", "publish,,read"],
         ["create", "", "--scopes", "read"],
         ["create", "n", "--scopes", "read", "--expires", "soon"],

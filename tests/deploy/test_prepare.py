@@ -55,7 +55,7 @@ def test_it_makes_secrets_once_and_keys_that_the_hub_knows(deploy: Path):
     assert url == f"postgresql://eventhub:{secrets['postgres.password'].strip()}@postgres/eventhub"
     assert len(secrets["grafana.password"].strip()) == 32
     keys = Command(deploy.parent / "volume").json("keys", "list")["keys"]
-    assert {(key["name"], *key["scopes"]) for key in keys} == {("owner", "admin"), ("prometheus", "read")}
+    assert {(key["name"], *key["scopes"]) for key in keys} == {("owner", "admin"), ("prometheus", "metrics")}
     assert {f"eh_{key['id']}" for key in keys} == {
         secrets[name].rpartition("_")[0] for name in ("owner.key", "prometheus.key")
     }

@@ -102,7 +102,7 @@ def test_the_guide_leads_to_a_hub_whose_roles_are_apart(cluster: Cluster):
 
 
 def test_metrics_want_a_key_that_may_read(cluster: Cluster):
-    key = cluster.command.json("keys", "create", "prometheus", "--scopes", "read", env=cluster.shared)["key"]
+    key = cluster.command.json("keys", "create", "prometheus", "--scopes", "metrics", env=cluster.shared)["key"]
     with cluster.pod("eventhub-dispatcher") as (process, port):
         assert says_where_it_listens(process)
         url = f"http://127.0.0.1:{port}{pods()['eventhub-dispatcher']['metadata']['annotations']['prometheus.io/path']}"

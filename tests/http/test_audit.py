@@ -70,7 +70,7 @@ def test_the_log_is_for_administrators_and_has_pages_and_filters(admin: Hub) -> 
     page = admin.get(f"/audit?action=key&limit=2&before={page['next_before']}").json
     assert [entry["details"]["name"] for entry in page["entries"]] == ["k2", "k1"]
     assert acts(admin, "actor=nobody-of-that-name") == []
-    assert admin.get("/audit?since=yesterday").status in (400, 422)
+    assert admin.get("/audit?since=yesterday").status == 400
 
 
 def test_signing_in_is_told_and_a_refused_sign_in_once(admin: Hub) -> None:

@@ -45,7 +45,8 @@ def create_key(
     scopes: Annotated[
         str,
         Parameter(
-            help="With commas: publish, work, read, admin; publish:order.* for some types, work:email for a tag."
+            help="With commas: publish, work, read, metrics, admin; in part: publish:order.* (types), publish:#email "
+            "(tags), work:email, read:order.*, read:#email."
         ),
     ],
     expires: Annotated[str | None, Parameter(help="How long it lives, such as 90d or 12h; else for ever.")] = None,

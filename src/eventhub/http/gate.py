@@ -10,6 +10,7 @@ import re
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
+from eventhub.core.scopes import READ
 from eventhub.http.asking import address_of
 from eventhub.http.operations import Operation
 from eventhub.http.peer import PEER, Peer
@@ -121,6 +122,8 @@ class Gate:
             raise Problem(401, "unauthorized", FIRST_KEY if await service.keys.keyless() else NO_KEY)
         if operation.scope and not principal.scopes.allows(operation.scope):
             raise Problem(403, "forbidden", f"This key lacks the scope {operation.scope!r}.")
+        if operation.scope == READ and not operation.in_part and not principal.scopes.reads_all:
+            raise Problem(403, "forbidden", "This key may read some events only, and this route tells of all.")
         wait = service.buckets.take(principal.id)
         if wait:
             raise Problem(429, "rate-limit", "Too many requests with this key. Slow down.", retry_after=wait)

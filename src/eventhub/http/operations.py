@@ -64,3 +64,5 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     headers: tuple[tuple[str, str], ...] = ()
     example: Example = Example()
     description: str = ""
+    in_part: bool = False
+    """Whether it shows a key that may read in part what it may, and no more; else such a key is refused."""

@@ -16,6 +16,7 @@ from eventhub.core.scopes import JOB
 from eventhub.errors import InvalidEventError, InvalidPayloadError
 from eventhub.http.bodies.events import EventBody, NewEventBody
 from eventhub.http.problems import Problem
+from eventhub.hub.notices import NEWS
 from eventhub.observe.tracing import remember_trace
 from eventhub.store.composing import LONGEST_DELAY, MAX_KEY, Composer
 from eventhub.store.values import NewEvent, Published
@@ -165,8 +166,11 @@ def _publisher(principal: Principal) -> str | None:
 
 def _placed(event: NewEvent, body: NewEventBody, principal: Principal) -> NewEvent:
     """The event, if the key may publish it: its tags make it work, the type that it was given a broadcast."""
-    if not principal.scopes.allows_publish(event.type):
-        raise Problem(403, "forbidden", f"This key may not publish events of the type {event.type!r}.")
+    if event.type.startswith(NEWS):
+        raise Problem(403, "forbidden", f"Events of the type {event.type!r} are the hub's own; nobody else has them.")
+    if not principal.scopes.allows_publish(event.type, event.route.tags):
+        tags = f" with the tags {', '.join(event.route.tags)}" if event.route.tags else ""
+        raise Problem(403, "forbidden", f"This key may not publish events of the type {event.type!r}{tags}.")
     event.publisher = _publisher(principal)
     event.work = bool(event.route.tags)
     event.broadcast = body.event_type is not None or body.type is not None

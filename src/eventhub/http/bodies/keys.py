@@ -20,7 +20,8 @@ __all__ = [
 class NewKeyBody(Asked):
     name: Annotated[str, Meta(min_length=1, max_length=100)]
     scopes: Annotated[
-        list[str], Meta(min_length=1, max_length=50, description="publish, work, read, admin; or publish:order.*, …")
+        list[str],
+        Meta(min_length=1, max_length=50, description="publish, work, read, metrics, admin; publish:order.*, …"),
     ]
     expires_at: Annotated[datetime, Meta(tz=True)] | None = None
 

@@ -134,9 +134,9 @@ class ListedDeadLetter(Answered):
 
 class DeadLetterList(Answered):
     dead_letters: list[ListedDeadLetter]
-    total: Annotated[int, Meta(description="How many fit, on all pages; counted up to 100,000.")]
     limit: int
     next_before: Annotated[int | None, Meta(description="Goes into `before` for the next page.")]
+    total: Annotated[int, Meta(description="How many fit, on all pages; counted up to 100,000.")] | UnsetType = UNSET
 
 
 class DeadGroupBody(Answered):

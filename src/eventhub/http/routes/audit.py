@@ -8,10 +8,12 @@ from typing import Annotated, Any, Final
 from msgspec import Meta
 from msgspec.structs import asdict
 
+from eventhub.errors import InvalidEventError
 from eventhub.http.answers import Answer, document
 from eventhub.http.asking import Ask, as_moment
 from eventhub.http.bodies.basics import Answered, Asked, Id, Moment
 from eventhub.http.operations import Operation
+from eventhub.http.problems import Problem
 from eventhub.store.audit import AuditEntry, AuditFilter
 
 __all__ = ["OPERATIONS"]
@@ -56,8 +58,8 @@ async def list_audit(ask: Ask) -> Answer:
         actor=query.actor,
         action=query.action,
         target=query.target,
-        since=None if query.since is None else as_moment(query.since),
-        until=None if query.until is None else as_moment(query.until),
+        since=_moment(query.since),
+        until=_moment(query.until),
         before_id=query.before,
         limit=query.limit,
     )
@@ -65,6 +67,13 @@ async def list_audit(ask: Ask) -> Answer:
     more = found[-1].id if len(found) == query.limit else None
     entries = [AuditEntryBody(**asdict(entry)) for entry in found]
     return document(AuditList(entries=entries, limit=query.limit, next_before=more))
+
+
+def _moment(text: str | None) -> datetime | None:
+    try:
+        return None if text is None else as_moment(text)
+    except InvalidEventError as error:
+        raise Problem(400, "invalid-query", str(error)) from None
 
 
 OPERATIONS: Final = (

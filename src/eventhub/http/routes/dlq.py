@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any, Final
 
@@ -29,6 +30,7 @@ from eventhub.http.bodies.messages import (
 from eventhub.http.operations import Example, Operation
 from eventhub.http.problems import Problem
 from eventhub.http.publishing import job_type
+from eventhub.http.visibility import visible_page
 from eventhub.store.dead_groups import group_dead, of_fingerprint
 from eventhub.store.messages import DeadFilter, DeadLetter
 
@@ -39,10 +41,29 @@ async def list_dead(ask: Ask) -> Answer:
     """The latest death first; the total counts the filter."""
     query: DeadQuery = ask.query
     wanted = await _wanted(ask, query, status=400)
+    if not ask.principal.scopes.reads_all:
+        return await _list_visible(ask, replace(wanted, before_id=query.before, limit=query.limit))
     page = await ask.service.store.dead_letters(replace(wanted, before_id=query.before, limit=query.limit))
     more = page.letters[-1].letter_id if len(page.letters) == query.limit else None
     listed = [ListedDeadLetter(**_summary(letter)) for letter in page.letters]
     return document(DeadLetterList(dead_letters=listed, total=page.total, limit=query.limit, next_before=more))
+
+
+async def _list_visible(ask: Ask, wanted: DeadFilter) -> Answer:
+    """For a key that may read in part: without the total, which counts what others have."""
+    scopes, store = ask.principal.scopes, ask.service.store
+
+    async def read(before: int | None, limit: int) -> list[DeadLetter]:
+        return (await store.dead_letters(replace(wanted, before_id=before, limit=limit))).letters
+
+    async def choose(letters: Sequence[DeadLetter]) -> list[DeadLetter]:
+        return [letter for letter in letters if scopes.allows_read(letter.type, letter.tags)]
+
+    found, more = await visible_page(
+        read, choose, lambda letter: letter.letter_id, before=wanted.before_id, limit=wanted.limit
+    )
+    listed = [ListedDeadLetter(**_summary(letter)) for letter in found]
+    return document(DeadLetterList(dead_letters=listed, limit=wanted.limit, next_before=more))
 
 
 async def list_groups(ask: Ask) -> Answer:
@@ -54,7 +75,11 @@ async def list_groups(ask: Ask) -> Answer:
 
 async def show_dead(ask: Ask) -> Answer:
     """One dead letter, whole."""
-    return document(_shown(await _found(ask, ask.id_of("Dead letter"))))
+    number = ask.id_of("Dead letter")
+    letter = await _found(ask, number)
+    if not ask.principal.scopes.allows_read(letter.type, letter.tags):
+        raise Problem(404, "not-found", f"Dead letter not found: {number}")
+    return document(_shown(letter))
 
 
 async def retry_one(ask: Ask) -> Answer:
@@ -166,6 +191,7 @@ OPERATIONS: Final = (
         summary="List dead letters, the latest death first",
         handle=list_dead,
         scope="read",
+        in_part=True,
         group="Dead letters",
         query=DeadQuery,
         answers={200: DeadLetterList},
@@ -190,6 +216,7 @@ OPERATIONS: Final = (
         summary="One dead letter with its event, its subscriber as it was then, and all its errors",
         handle=show_dead,
         scope="read",
+        in_part=True,
         group="Dead letters",
         answers={200: DeadLetterBody},
         problems=(404,),

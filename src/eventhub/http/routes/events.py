@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Final
 
 from msgspec import UNSET, Meta
@@ -29,6 +30,7 @@ from eventhub.http.operations import BATCH, EVENT, Example, Operation
 from eventhub.http.problems import Problem
 from eventhub.http.publishing import event_body, job_type, key_in
 from eventhub.http.reading import aside
+from eventhub.http.visibility import visible_page
 from eventhub.store.audit import Act
 from eventhub.store.values import EventFilter, NewEvent, Published
 
@@ -154,6 +156,8 @@ async def list_events(ask: Ask) -> Answer:
     if query.offset is not None and timed:
         raise Problem(400, "invalid-query", "Pages of a range of time go by cursor; leave offset out.")
     wanted = _filter(query)
+    if not ask.principal.scopes.reads_all:
+        return await _list_visible(ask, wanted)
     store = ask.service.store
     found = await store.events(wanted)
     listed = [_listed(event) for event in found]
@@ -162,6 +166,25 @@ async def list_events(ask: Ask) -> Answer:
         return document(EventList(events=listed, limit=query.limit, next_cursor=more))
     total = await store.count_events(wanted)
     return document(EventList(events=listed, limit=query.limit, total=total, offset=query.offset or 0))
+
+
+async def _list_visible(ask: Ask, wanted: EventFilter) -> Answer:
+    """For a key that may read in part: by cursor only, for offsets and totals count what others have."""
+    if wanted.offset:
+        raise Problem(400, "invalid-query", "With this key pages go by cursor; leave offset out.")
+    scopes, store = ask.principal.scopes, ask.service.store
+    if not scopes.read_types and wanted.tags is None:
+        wanted = replace(wanted, tags=scopes.read_tags)
+
+    async def read(before: int | None, limit: int) -> list[QueuedEvent]:
+        return await store.events(replace(wanted, before_id=before, limit=limit))
+
+    async def choose(events: Sequence[QueuedEvent]) -> list[QueuedEvent]:
+        return [event for event in events if scopes.allows_read(event.type, event.tags)]
+
+    found, more = await visible_page(read, choose, lambda event: event.id, before=wanted.before_id, limit=wanted.limit)
+    cursor = None if more is None else str(more)
+    return document(EventList(events=[_listed(event) for event in found], limit=wanted.limit, next_cursor=cursor))
 
 
 def _filter(query: ListQuery) -> EventFilter:
@@ -208,15 +231,23 @@ def _listed(event: QueuedEvent) -> ListedEvent:
     )
 
 
+def _check_visible(ask: Ask, event: QueuedEvent) -> None:
+    """What a key may not see is not there for it."""
+    if not ask.principal.scopes.allows_read(event.type, event.tags):
+        raise EventNotFound(f"Event not found: {event.id}")
+
+
 async def show_event(ask: Ask) -> Answer:
     """One event, whole; one that was archived is read from the lake."""
     service, number = ask.service, ask.event_id
     found = await service.store.event(number)
     if found is None:
         past = await service.past(number)
+        _check_visible(ask, past.event)
         body, entries = event_body(past.event, service.settings.max_retries), past.log
         body.archived = True
     else:
+        _check_visible(ask, found)
         body = event_body(found, service.settings.max_retries)
         entries = await service.store.log(number) if ask.query.include_logs else []
     if ask.query.include_logs:
@@ -274,6 +305,7 @@ OPERATIONS: Final = (
         summary="List events, newest first",
         handle=list_events,
         scope="read",
+        in_part=True,
         query=ListQuery,
         answers={200: EventList},
         example=Example(query="status=PENDING&limit=10"),
@@ -286,6 +318,7 @@ OPERATIONS: Final = (
         description="An event that was archived is read from the lake, and says so.",
         handle=show_event,
         scope="read",
+        in_part=True,
         query=DetailQuery,
         answers={200: EventBody},
         problems=(404,),

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Final
 
 from msgspec import UNSET, Meta
+from msgspec.structs import replace
 
 from eventhub.core.events import Status
 from eventhub.http.answers import Answer, document, empty, given
@@ -13,6 +15,7 @@ from eventhub.http.bodies.basics import Asked, Id
 from eventhub.http.bodies.messages import AttemptBody, MessageBody, MessageList
 from eventhub.http.operations import Example, Operation
 from eventhub.http.problems import Problem
+from eventhub.http.visibility import messages_for, visible_page
 from eventhub.store.messages import Attempt, Message, MessageFilter
 
 __all__ = ["OPERATIONS"]
@@ -34,16 +37,22 @@ class MessageQuery(Asked):
 async def list_messages(ask: Ask) -> Answer:
     """Newest first; every page costs the same."""
     query: MessageQuery = ask.query
-    found = await ask.service.store.messages(
-        MessageFilter(
-            subscriber=query.subscriber,
-            event_id=query.event_id,
-            status=query.status,
-            before_id=query.before,
-            limit=query.limit,
+    store, scopes = ask.service.store, ask.principal.scopes
+    wanted = MessageFilter(subscriber=query.subscriber, event_id=query.event_id, status=query.status)
+
+    async def read(before: int | None, limit: int) -> list[Message]:
+        return await store.messages(replace(wanted, before_id=before, limit=limit))
+
+    async def choose(messages: Sequence[Message]) -> list[Message]:
+        return await messages_for(store, scopes, messages)
+
+    if scopes.reads_all:
+        found = await read(query.before, query.limit)
+        more = found[-1].id if len(found) == query.limit else None
+    else:
+        found, more = await visible_page(
+            read, choose, lambda message: message.id, before=query.before, limit=query.limit
         )
-    )
-    more = found[-1].id if len(found) == query.limit else None
     listed = [_shown(message) for message in found]
     return document(MessageList(messages=listed, limit=query.limit, next_before=more))
 
@@ -51,7 +60,11 @@ async def list_messages(ask: Ask) -> Answer:
 async def show_message(ask: Ask) -> Answer:
     """One message, with every attempt at it."""
     number = ask.id_of("Message")
-    body = _shown(await _found(ask, number))
+    message = await _found(ask, number)
+    scopes = ask.principal.scopes
+    if not scopes.reads_all and not await messages_for(ask.service.store, scopes, [message]):
+        raise Problem(404, "not-found", f"Message not found: {number}")
+    body = _shown(message)
     body.attempts = [_attempt(attempt) for attempt in await ask.service.store.attempts(number)]
     return document(body)
 
@@ -127,6 +140,7 @@ OPERATIONS: Final = (
         summary="List messages to subscribers, newest first",
         handle=list_messages,
         scope="read",
+        in_part=True,
         group="Messages",
         query=MessageQuery,
         answers={200: MessageList},
@@ -139,6 +153,7 @@ OPERATIONS: Final = (
         summary="One message, with every attempt at it",
         handle=show_message,
         scope="read",
+        in_part=True,
         group="Messages",
         answers={200: MessageBody},
         problems=(404,),

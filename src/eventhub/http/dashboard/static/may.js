@@ -2,9 +2,9 @@
 
 let scopes = new Set();
 
-/** Takes over the scopes of a session; those that are narrowed count as the scope that they are a part of. */
+/** Takes over the scopes of a session. A narrowed read is none here: the pages tell of everything. */
 export function know(session) {
-  scopes = new Set(session.scopes.map((scope) => scope.split(":")[0]));
+  scopes = new Set(session.scopes);
 }
 
 const has = (scope) => scopes.has(scope) || scopes.has("admin");
