@@ -9,8 +9,8 @@ from datetime import timedelta
 from typing import Final
 
 from eventhub.errors import EventHubError, StoreBusy
-from eventhub.pipeline.owners import is_gone, this_process
 from eventhub.store import Store
+from eventhub.store.workers import is_dead, new_worker, retire
 
 __all__ = ["Hold", "hold"]
 
@@ -41,28 +41,31 @@ class Hold:
 @asynccontextmanager
 async def hold(store: Store, name: str) -> AsyncIterator[Hold]:
     """Take the lock or say that somebody else has it; let it go in the end."""
-    fence = await _take(store, name)
-    held = Hold(store, name, fence)
-    keeper = asyncio.create_task(_keep(store, name, fence, held))
+    owner = new_worker()
     try:
-        yield held
+        fence = await _take(store, name, owner)
+        held = Hold(store, name, fence)
+        keeper = asyncio.create_task(_keep(store, name, fence, held))
+        try:
+            yield held
+        finally:
+            keeper.cancel()
+            with suppress(asyncio.CancelledError):
+                await keeper
+            with suppress(EventHubError):
+                await store.drop_lock(name, fence)
     finally:
-        keeper.cancel()
-        with suppress(asyncio.CancelledError):
-            await keeper
-        with suppress(EventHubError):
-            await store.drop_lock(name, fence)
+        retire(owner)
 
 
-async def _take(store: Store, name: str) -> int:
-    owner = this_process()
+async def _take(store: Store, name: str, owner: str) -> int:
     fence = await store.take_lock(name, owner, LEASE)
     holder = None if fence is not None else await store.lock_holder(name)
-    if holder is not None and is_gone(holder.owner):
+    if holder is not None and is_dead(holder.owner):
         await store.drop_lock(name, holder.fence)
         fence = await store.take_lock(name, owner, LEASE)
     if fence is None:
-        who = "" if holder is None else f" by {':'.join(holder.owner.split(':')[:2])}"
+        who = "" if holder is None else f" by {holder.owner.rpartition(':')[0]}"
         raise StoreBusy(
             f"Another process is at it: the lock {name!r} is held{who}. Wait until it has ended; if it was killed, "
             f"its lock ends {LEASE.total_seconds():.0f} s after its last sign of life."
