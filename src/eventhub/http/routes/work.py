@@ -88,6 +88,8 @@ async def _taken(ask: Ask, wanted: SubscribeBody, tags: tuple[str, ...]) -> list
     )
     if not wanted.wait:
         return await taking
+    if ask.body is not None:
+        ask.let_go_of_body()
     hung_up = asyncio.ensure_future(ask.gone())
     try:
         await asyncio.wait({taking, hung_up}, return_when=asyncio.FIRST_COMPLETED)
