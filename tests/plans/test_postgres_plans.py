@@ -50,9 +50,9 @@ TRUE = "ARRAY[true, true, true]"
 TEXTS = "ARRAY['x', 'x', 'x']"
 STATEMENTS = {
     # statement: (arguments, the indexes it must use)
-    "claim_route": ("1, 10, ARRAY['v', 'w'], interval '1 minute', 0, NULL, NULL", {"deliveries_ready"}),
+    "claim_route": ("1, 10, ARRAY['v', 'w'], interval '1 minute', 0, NULL, NULL, 'k'", {"deliveries_ready"}),
     "claim_routes": (
-        "ARRAY[1, 2, 3, 4], 10, ARRAY['v', 'w'], interval '1 minute', NULL, NULL",
+        "ARRAY[1, 2, 3, 4], 10, ARRAY['v', 'w'], interval '1 minute', NULL, NULL, 'k'",
         {"deliveries_ready", "deliveries_pkey"},
     ),
     "claim_messages": (

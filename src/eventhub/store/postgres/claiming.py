@@ -134,7 +134,7 @@ class PostgresClaiming(Store):
     async def _take_from(self, routes: list[int], limit: int, wanted: Wanted, workers: list[str]) -> Taken:
         if len(routes) == 1:
             return await self._take_from_one(routes[0], limit, wanted, workers)
-        asked = (routes, limit, workers, wanted.lease, wanted.max_attempts, wanted.now)
+        asked = (routes, limit, workers, wanted.lease, wanted.max_attempts, wanted.now, wanted.claimed_by)
         taken = await self._told(await self._fetch(SQL.claim_routes, *asked), wanted, workers)
         if not taken.is_enough(limit, workers) and await self._fetch(SQL.any_ready, routes):
             # Others hold the oldest of all just now. One by one, a claim steps over what is held.
@@ -156,7 +156,8 @@ class PostgresClaiming(Store):
         return taken
 
     async def _look(self, look: Look, limit: int, wanted: Wanted, workers: list[str]) -> Taken:
-        asked = (look.route, limit, workers, wanted.lease, look.start, wanted.max_attempts, wanted.now)
+        beside = wanted.max_attempts, wanted.now, wanted.claimed_by
+        asked = (look.route, limit, workers, wanted.lease, look.start, *beside)
         try:
             taken = await self._told(await self._fetch(SQL.claim_route, *asked), wanted, workers)
         except BaseException:

@@ -17,7 +17,7 @@ taken AS (
   UPDATE eventhub.deliveries SET state = 1, fence = fence + 1, attempts = attempts + 1,
          worker = CASE cardinality($3::text[]) WHEN 1 THEN ($3::text[])[1]
                   ELSE ($3::text[])[array_position(ARRAY (SELECT tid FROM pick), ctid)] END,
-         due = coalesce($7, now()) + $4::interval, max_attempts = coalesce($6, max_attempts)
+         due = coalesce($7, now()) + $4::interval, max_attempts = coalesce($6, max_attempts), claimed_by = $8
   WHERE ctid = ANY (ARRAY (SELECT tid FROM pick))
   RETURNING id, event_id, fence, attempts, failures, lane, max_attempts, due, worker),
 logged AS (
@@ -56,7 +56,7 @@ taken AS (
   UPDATE eventhub.deliveries SET state = 1, fence = fence + 1, attempts = attempts + 1,
          worker = CASE cardinality($3::text[]) WHEN 1 THEN ($3::text[])[1]
                   ELSE ($3::text[])[array_position(ARRAY (SELECT tid FROM pick), ctid)] END,
-         due = coalesce($6, now()) + $4::interval, max_attempts = coalesce($5, max_attempts)
+         due = coalesce($6, now()) + $4::interval, max_attempts = coalesce($5, max_attempts), claimed_by = $7
   WHERE ctid = ANY (ARRAY (SELECT tid FROM pick))
   RETURNING id, event_id, fence, attempts, failures, lane, max_attempts, due, worker),
 logged AS (
@@ -107,7 +107,8 @@ WITH pick AS MATERIALIZED (
                       LIMIT 1 FOR UPDATE SKIP LOCKED) p),
 taken AS (
   UPDATE eventhub.deliveries SET state = 1, fence = fence + 1, attempts = attempts + 1, worker = $2,
-         due = coalesce($4, now()) + $3::interval, owner = CASE WHEN handlers IS NOT NULL THEN $2 END
+         due = coalesce($4, now()) + $3::interval, owner = CASE WHEN handlers IS NOT NULL THEN $2 END,
+         claimed_by = NULL
   WHERE ctid = ANY (ARRAY (SELECT tid FROM pick))
   RETURNING id, event_id, route, fence, attempts, failures, lane, max_attempts, due),
 logged AS (
