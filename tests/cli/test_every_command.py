@@ -60,6 +60,7 @@ def calls(mailed: Mailed, key: str) -> list[tuple[str, ...]]:
     return [
         ("migrate",),
         ("doctor",),
+        ("restored",),
         ("audit",),
         ("stats",),
         ("publish", "--tags", "email"),

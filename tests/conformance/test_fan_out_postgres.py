@@ -90,7 +90,7 @@ async def test_the_look_begins_above_what_is_gone_for_good(store: Store) -> None
     for _ in range(4):
         (last,) = await broadcast(store, "1")
         await store.fan_out(way)
-        floors.append(store._marker_floor.start)
+        floors.append(store._memory.marker_floor.start)
     assert floors == sorted(floors)
     assert 0 < floors[-1] <= last.id
     async with transaction(store) as late:
@@ -98,12 +98,12 @@ async def test_the_look_begins_above_what_is_gone_for_good(store: Store) -> None
         for _ in range(4):
             await broadcast(store, "1")
             await store.fan_out(way)
-        held = store._marker_floor.start
+        held = store._memory.marker_floor.start
         assert held <= last.id + 1, "it stays below an id that may still come"
     for _ in range(4):
         (last,) = await broadcast(store, "1")
         await store.fan_out(way)
-    assert held < store._marker_floor.start <= last.id
+    assert held < store._memory.marker_floor.start <= last.id
 
 
 async def test_very_many_keys_at_once_do_not_use_up_the_servers_locks(store: Store) -> None:

@@ -11,20 +11,28 @@ import pytest
 from eventhub.store.postgres import lending
 from eventhub.store.postgres.connection import open_pool
 from eventhub.store.postgres.lending import Lending
+from eventhub.store.postgres.memory import HubConnection, Incarnations
 
 WHO = "SELECT pg_backend_pid()"
 
 
 @pytest.fixture
-async def pool(postgres_url: str) -> AsyncIterator[asyncpg.Pool[asyncpg.Record]]:
-    opened = await open_pool(postgres_url, 1)
+def incarnations(postgres_url: str) -> Incarnations:
+    return Incarnations(postgres_url, lambda: None)
+
+
+@pytest.fixture
+async def pool(postgres_url: str, incarnations: Incarnations) -> AsyncIterator[asyncpg.Pool[asyncpg.Record]]:
+    opened = await open_pool(postgres_url, 1, connection_class=HubConnection, init=incarnations.check)
     yield opened
     opened.terminate()
 
 
 @pytest.fixture
-def lent(pool: asyncpg.Pool[asyncpg.Record]) -> Lending:
-    return Lending(pool)
+async def lent(pool: asyncpg.Pool[asyncpg.Record], incarnations: Incarnations) -> Lending:
+    made = Lending(pool, incarnations)
+    await made.identify()
+    return made
 
 
 async def who(lent: Lending) -> int:

@@ -178,6 +178,8 @@ OPERATIONS: dict[str, Callable[[Store], Awaitable[Any]]] = {
     "newest_log": lambda store: store.newest_log(1),
     "troubles": lambda store: store.troubles(QUEUE, silent=MINUTE),
     "was_seen": lambda store: store.was_seen(QUEUE, within=MINUTE),
+    "incarnation": lambda store: store.incarnation(),
+    "begin_incarnation": lambda store: store.begin_incarnation(),
     "check": lambda store: store.check(),
     "now": lambda store: store.now(),
     "schema_version": lambda store: store.schema_version(),

@@ -37,7 +37,7 @@ STATISTICS = {
     "of everything": [EVENTS, HOT, OTHERS, ANALYZE],
 }
 STATEMENTS = {
-    "claim_messages": "ARRAY[1], ARRAY[2], ARRAY[{count}], ARRAY[0], ARRAY[0], 0, 'w', '1 min', 4, NULL, ARRAY[7], 99",
+    "claim_messages": "ARRAY[1], ARRAY[2], ARRAY[{count}], ARRAY[0], ARRAY[0], 0, 'w', '1 min', 4, NULL, ARRAY[7], 9,0",
     "advance": "{keys}, NULL",
     "hold_lanes": "{keys}",
     "taken_lanes": "{keys}",

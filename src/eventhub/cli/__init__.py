@@ -27,6 +27,7 @@ GROUPS: Final = {
     "stats": "Every queue in numbers.",
     "pipeline": "The history on Spark: keep it in a lake, and use it.",
     "migrate": "Create the tables, or bring them up to date.",
+    "restored": "Say that the database was restored from a backup.",
     "doctor": "Check the database, versions and settings, and say what to do.",
     "bench": "Measure how fast the hub is on this machine.",
     "torture": "Harm a hub on this machine, and see whether it keeps its word.",

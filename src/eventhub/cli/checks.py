@@ -15,6 +15,7 @@ import msgspec
 from eventhub.cli.output import duration
 from eventhub.core.events import Status
 from eventhub.store.buses import MissingHandlers
+from eventhub.store.incarnations import Incarnation
 from eventhub.store.values import QueueStats
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "check_disk",
     "check_durability",
     "check_handlers",
+    "check_incarnation",
     "check_python",
     "check_stale",
     "check_upkeep",
@@ -148,6 +150,12 @@ def check_clock(skew: timedelta, *, own_clock: bool) -> Check:
         return Check("clock", Level.OK, detail)
     remedy = "Run a time service (NTP) on both; the hub itself goes by the database's clock alone."
     return Check("clock", Level.PROBLEM if size > LARGE_SKEW else Level.WARNING, detail, remedy)
+
+
+def check_incarnation(now: Incarnation) -> Check:
+    """Since when the database is what it is: it was made, restored, or has failed over."""
+    since = "" if now.began is None else f", since {now.began:%Y-%m-%d %H:%M:%S} UTC"
+    return Check("incarnation", Level.OK, f"number {now.number}{since}")
 
 
 def check_stale(stale: int, looked_at: int) -> Check:

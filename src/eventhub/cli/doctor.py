@@ -20,6 +20,7 @@ from eventhub.cli.checks import (
     check_disk,
     check_durability,
     check_handlers,
+    check_incarnation,
     check_python,
     check_stale,
     check_upkeep,
@@ -84,6 +85,7 @@ async def _look(store: Store, loaded: Loaded) -> AsyncIterator[Check]:
     yield Check("database", Level.OK, where)
     yield Check("driver", Level.OK, facts["driver"])
     yield Check("tables", Level.OK, f"version {facts['schema']}")
+    yield check_incarnation(await store.incarnation())
     skew = timedelta(0)
     try:
         skew = await _trial(store, loaded.settings.work_queue)

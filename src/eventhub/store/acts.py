@@ -8,6 +8,7 @@ from datetime import datetime
 from msgspec.structs import replace
 
 from eventhub.store.audit import Act
+from eventhub.store.incarnations import Restored
 from eventhub.store.values import ApiKey, Published
 
 __all__ = [
@@ -20,6 +21,7 @@ __all__ = [
     "purge_dead",
     "remove_subscriber",
     "reset",
+    "restored",
     "retry_dead",
     "revoke_key",
     "set_status",
@@ -49,6 +51,10 @@ def retry_dead(ids: Iterable[int]) -> Act:
 
 def purge_dead(count: int, events: Sequence[int]) -> Act:
     return Act("dead_letter.purge", None, {"count": count, "events": sorted(events)})
+
+
+def restored(done: Restored) -> Act:
+    return Act("database.restore", None, {"incarnation": done.incarnation.number, "ids_above": done.after})
 
 
 def published_by(act: Act) -> Callable[[Sequence[Published]], Act | None]:

@@ -27,15 +27,13 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     limit: int = 1
     tags: frozenset[str] | None = None
     max_attempts: int | None = None
-    claimed_by: str | None = None
-    """The API key that it is asked for with, by name: nobody else can report on the claim."""
     now: datetime | None = None
     most_bytes: int | None = None
 
     @property
     def what(self) -> tuple[object, ...]:
         """All but who and how many."""
-        return self.queue, self.tags, self.lease, self.max_attempts, self.claimed_by, self.now
+        return self.queue, self.tags, self.lease, self.max_attempts, self.now
 
     def accepts(self, route_tags: str) -> bool:
         """Whether the worker takes work with these tags: any of its own, or all work when it names none."""
@@ -56,6 +54,8 @@ class Lease(msgspec.Struct, frozen=True):
     queue: str
     begins: datetime
     ends: datetime
+    first_fence: int = FIRST_CLAIM
+    """Of a claim that is the first of its delivery."""
 
 
 class Unread(msgspec.Struct, frozen=True, gc=False):
@@ -77,7 +77,7 @@ class Unread(msgspec.Struct, frozen=True, gc=False):
             attempts=FIRST_CLAIM,
             retry_count=0,
             queue=self.lease.queue,
-            fence=FIRST_CLAIM,
+            fence=self.lease.first_fence,
             updated_at=self.lease.begins,
             lease_expires_at=self.lease.ends,
         )

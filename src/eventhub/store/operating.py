@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 
 from eventhub.errors import StoreError
 from eventhub.store.claims import Held
+from eventhub.store.incarnations import Incarnation, Restored
 from eventhub.store.messaging import PORTION
 from eventhub.store.values import ApiKey, Sighting
 
@@ -16,6 +17,19 @@ __all__ = ["Operating", "key_exists", "last_sightings"]
 
 class Operating(ABC):
     """The operations; each opens the store when it is not open yet. Without a ``now`` the database's clock counts."""
+
+    # ---------------------------------------------------------- incarnations
+
+    @abstractmethod
+    async def incarnation(self) -> Incarnation:
+        """Which incarnation of itself the database is now."""
+
+    @abstractmethod
+    async def begin_incarnation(self) -> Restored:
+        """Say that the database was restored from a backup: a new incarnation begins, whatever it looks like.
+
+        A file must not be open anywhere, here neither: whoever has it open goes on with what he remembers.
+        """
 
     # ---------------------------------------------------------- dead letters
 

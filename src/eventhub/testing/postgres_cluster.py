@@ -191,21 +191,11 @@ class PostgresCluster:
         self._watcher = _watch(self._directory)
         password = self._directory / "password"
         password.write_text(self.password)
-        if self._user is not None:
-            for path in (self._directory, password):
-                os.chown(path, self._user, self._user)
-            if not self._can_execute():
-                self._programs = _copy_programs(self._programs, self._directory, self._user)
-        place = ["-D", str(self._directory / "data"), "--no-sync", "--no-instructions"]
-        access = [
-            "-U",
-            "postgres",
-            "--pwfile",
-            str(password),
-            "--auth-local=trust",
-            "--auth-host=scram-sha-256",
-        ]
-        self._run("initdb", *place, *access, "--encoding=UTF8", "--no-locale")
+        for path in (self._directory, password):
+            self._give(path)
+        if self._user is not None and not self._can_execute():
+            self._programs = _copy_programs(self._programs, self._directory, self._user)
+        self._make_data(password)
         password.unlink()
         # One port number names the socket file even where no port is opened.
         listen: dict[str, Setting] = {
@@ -217,6 +207,19 @@ class PostgresCluster:
         with (self._directory / "data" / "postgresql.auto.conf").open("a") as file:
             file.writelines(lines)
 
+    def _make_data(self, password: Path) -> None:
+        """Fill the directory of the data; the file holds the password."""
+        place = ["-D", str(self.directory / "data"), "--no-sync", "--no-instructions"]
+        access = [
+            "-U",
+            "postgres",
+            "--pwfile",
+            str(password),
+            "--auth-local=trust",
+            "--auth-host=scram-sha-256",
+        ]
+        self._run("initdb", *place, *access, "--encoding=UTF8", "--no-locale")
+
     def _ready(self, pid: int) -> bool:
         """Whether the server says in its pid file that it accepts connections."""
         try:
@@ -224,6 +227,11 @@ class PostgresCluster:
         except FileNotFoundError:
             return False
         return len(lines) > STATUS_LINE and lines[0] == str(pid) and lines[STATUS_LINE].strip() == "ready"
+
+    def _give(self, path: Path) -> None:
+        """Let it belong to the server's user."""
+        if self._user is not None:
+            os.chown(path, self._user, self._user)
 
     def _can_execute(self) -> bool:
         try:
@@ -350,7 +358,7 @@ def _processes_of(directory: str) -> list[int]:
         with contextlib.suppress(OSError):
             program, *arguments = (entry / "cmdline").read_bytes().decode(errors="replace").split("\0")
             ours = any(argument.startswith(directory) for argument in arguments)
-            if ours and Path(program).name in {"initdb", "postgres"}:
+            if ours and Path(program).name in {"initdb", "pg_basebackup", "postgres"}:
                 found.append(int(entry.name))
     return found
 

@@ -17,8 +17,8 @@ import msgspec
 from eventhub.core.lifecycle import Release
 from eventhub.errors import StoreError
 from eventhub.store.claims import FIRST_CLAIM, Claim, Held, Lease, Unread, Wanted
-from eventhub.store.contract import Store
-from eventhub.store.postgres.floors import Floors, Look
+from eventhub.store.postgres.floors import Look
+from eventhub.store.postgres.memory import Remembering, in_one_incarnation
 from eventhub.store.postgres.publishing import SQL
 from eventhub.store.postgres.reading import same
 from eventhub.store.routes import KnownRoutes, by_priority
@@ -81,21 +81,19 @@ class Taken(msgspec.Struct):
         return shared
 
 
-class PostgresClaiming(Store):
+class PostgresClaiming(Remembering):
     """The claiming part of the PostgreSQL store."""
-
-    _floors: Floors
-    _known: KnownRoutes
-    _known_at: float
 
     @abstractmethod
     async def _fetch(self, query: str, *args: Any) -> list[Any]: ...
     @abstractmethod
     async def _read(self, query: str, *args: Any) -> list[Any]: ...
 
+    @in_one_incarnation
     async def _claim(self, wanted: Wanted) -> list[Claim]:
         return (await self._take(wanted, [wanted.worker])).claims
 
+    @in_one_incarnation
     async def _claim_together(self, wanted: Sequence[Wanted]) -> list[list[Claim]]:
         if len(wanted) == 1:
             return [await self._claim(wanted[0])]
@@ -103,8 +101,9 @@ class PostgresClaiming(Store):
         taken = await self._take(msgspec.structs.replace(wanted[0], limit=len(workers)), workers)
         return taken.shared_out(wanted)
 
+    @in_one_incarnation
     async def _claim_ids(self, ids: Sequence[int], worker: str, lease: timedelta, now: datetime | None) -> list[Claim]:
-        rows = await self._fetch(SQL.claim_ids, sorted(ids), worker, lease, now)
+        rows = await self._fetch(SQL.claim_ids, sorted(ids), worker, lease, now, self._memory.incarnation.fence)
         if not rows:
             return []
         until = rows[0][17]
@@ -112,11 +111,11 @@ class PostgresClaiming(Store):
 
     async def _known_routes(self, *, fresh: bool = True) -> KnownRoutes:
         """The routes: another process may have added one, so an empty claim looks again."""
-        if fresh or time.monotonic() - self._known_at > ROUTES_SECONDS:
+        if fresh or time.monotonic() - self._memory.known_at > ROUTES_SECONDS:
             asked_at = time.monotonic()
-            self._known.learn(await self._read(SQL.new_routes, self._known.last))
-            self._known_at = asked_at
-        return self._known
+            self._memory.known.learn(await self._read(SQL.new_routes, self._memory.known.last))
+            self._memory.known_at = asked_at
+        return self._memory.known
 
     async def _take(self, wanted: Wanted, workers: list[str]) -> Taken:
         """For the one worker, or for many of whom each gets one: then as many as possible, not just some."""
@@ -134,7 +133,7 @@ class PostgresClaiming(Store):
     async def _take_from(self, routes: list[int], limit: int, wanted: Wanted, workers: list[str]) -> Taken:
         if len(routes) == 1:
             return await self._take_from_one(routes[0], limit, wanted, workers)
-        asked = (routes, limit, workers, wanted.lease, wanted.max_attempts, wanted.now, wanted.claimed_by)
+        asked = (routes, limit, workers, wanted.lease, wanted.max_attempts, wanted.now, self._memory.incarnation.fence)
         taken = await self._told(await self._fetch(SQL.claim_routes, *asked), wanted, workers)
         if not taken.is_enough(limit, workers) and await self._fetch(SQL.any_ready, routes):
             # Others hold the oldest of all just now. One by one, a claim steps over what is held.
@@ -146,39 +145,39 @@ class PostgresClaiming(Store):
 
     async def _take_from_one(self, route: int, limit: int, wanted: Wanted, workers: list[str]) -> Taken:
         taken = Taken()
-        look: Look | None = self._floors.look(route, everywhere=wanted.now is not None)
+        look: Look | None = self._memory.floors.look(route, everywhere=wanted.now is not None)
         while look is not None:
             taken.add(await self._look(look, limit - len(taken.claims), wanted, taken.left_of(workers)))
             if taken.is_enough(limit, workers):
                 return taken
-            look = self._floors.look_below(look)
+            look = self._memory.floors.look_below(look)
         self._look_later(route, wanted.queue)
         return taken
 
     async def _look(self, look: Look, limit: int, wanted: Wanted, workers: list[str]) -> Taken:
-        beside = wanted.max_attempts, wanted.now, wanted.claimed_by
-        asked = (look.route, limit, workers, wanted.lease, look.start, *beside)
+        fence = self._memory.incarnation.fence
+        asked = (look.route, limit, workers, wanted.lease, look.start, wanted.max_attempts, wanted.now, fence)
         try:
             taken = await self._told(await self._fetch(SQL.claim_route, *asked), wanted, workers)
         except BaseException:
-            self._floors.lower([(look.route, look.start)])  # what it held was passed over by others
+            self._memory.floors.lower([(look.route, look.start)])  # what it held was passed over by others
             raise
         if taken.claims:
-            self._floors.claimed(look, taken.claims[-1].held.id, all_of_it=len(taken.claims) < limit)
-        elif self._floors.missed(look):
+            self._memory.floors.claimed(look, taken.claims[-1].held.id, all_of_it=len(taken.claims) < limit)
+        elif self._memory.floors.missed(look):
             asked_at = time.monotonic()
             ((newest,),) = await self._read(SQL.newest_id)
-            self._floors.mark(look.route, newest, way=time.monotonic() - asked_at)
+            self._memory.floors.mark(look.route, newest, way=time.monotonic() - asked_at)
         return taken
 
     def _look_later(self, route: int, queue: str) -> None:
         """Whoever waits for work that a look could not be afforded for is woken when it can."""
-        seconds = self._floors.owed(route)
+        seconds = self._memory.floors.owed(route)
         if seconds is not None:
             asyncio.get_running_loop().call_later(seconds, self._look_now, route, queue)
 
     def _look_now(self, route: int, queue: str) -> None:
-        self._floors.paid(route)
+        self._memory.floors.paid(route)
         self.wakeups.wake(queue)
 
     async def _told(self, answer: list[Any], wanted: Wanted, workers: list[str]) -> Taken:
@@ -192,11 +191,12 @@ class PostgresClaiming(Store):
         specials = {} if more is None else {special[0]: special for special in _specials(more)}
         if "" in texts:
             await self._fill_in(ids, texts, specials, wanted)
-        lease = Lease(wanted.queue, until - wanted.lease, until)
+        first = self._memory.incarnation.fence + FIRST_CLAIM
+        lease = Lease(wanted.queue, until - wanted.lease, until, first)
         columns = zip(ids, _of_each(types), texts, _of_each(times), strict=False)
         claims = [
             Claim(
-                Held(number, FIRST_CLAIM),
+                Held(number, first),
                 Unread(number, type_, text, created_at, lease),
                 wanted.max_attempts,
                 len(text),
@@ -214,7 +214,8 @@ class PostgresClaiming(Store):
         try:
             rows = await self._fetch(SQL.claimed_large, list(large))
         except StoreError:
-            held = [_held(number, specials.get(number)) for number in ids]
+            first = self._memory.incarnation.fence + FIRST_CLAIM
+            held = [_held(number, specials.get(number), first) for number in ids]
             with suppress(StoreError):
                 await self._settle([Report(each, Release()) for each in held], wanted.now)
             raise
@@ -229,11 +230,11 @@ def _of_each(column: list[T]) -> Iterable[T]:
     return repeat(column[0]) if len(column) == 1 else column
 
 
-def _held(number: int, special: list[Any] | None) -> Held:
+def _held(number: int, special: list[Any] | None, first: int) -> Held:
     """The claim of a row, which is the first of its delivery if there is nothing special about it."""
-    return Held(number, FIRST_CLAIM) if special is None else Held(number, special[1], special[4])
+    return Held(number, first) if special is None else Held(number, special[1], special[4])
 
 
 def _special(special: list[Any], type_: str, text: str, created_at: datetime, lease: Lease) -> Claim:
     row = (*special[:6], type_, text, *special[6:], created_at, special[0], None)
-    return Claim(_held(special[0], special), to_claimed(row, 0, lease, same), special[5], len(text))
+    return Claim(Held(special[0], special[1], special[4]), to_claimed(row, 0, lease, same), special[5], len(text))

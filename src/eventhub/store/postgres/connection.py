@@ -22,7 +22,7 @@ from eventhub.store.opening import shown
 from eventhub.store.queries import load_migrations
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Coroutine, Iterator
 
 __all__ = ["OLDEST_SERVER", "SETTINGS", "connect", "migrate", "open_pool", "translated"]
 
@@ -36,8 +36,17 @@ MIGRATE_SECONDS = 3600
 """How long one migration may take: an index on many millions of events is not built in the time of a statement."""
 
 
-async def open_pool(url: str, size: int) -> asyncpg.Pool[asyncpg.Record]:
-    """A pool with our settings; raises StoreUnavailable with the remedy when the server does not answer."""
+async def open_pool(
+    url: str,
+    size: int,
+    *,
+    connection_class: type[asyncpg.Connection[asyncpg.Record]],
+    init: Callable[[Any], Coroutine[Any, Any, None]],
+) -> asyncpg.Pool[asyncpg.Record]:
+    """A pool with our settings, each connection seen by ``init`` first.
+
+    Raises StoreUnavailable with the remedy when the server does not answer.
+    """
     with translated(url), _understood(url):
         return await asyncpg.create_pool(
             url,
@@ -48,6 +57,8 @@ async def open_pool(url: str, size: int) -> asyncpg.Pool[asyncpg.Record]:
             max_inactive_connection_lifetime=300,
             server_settings=SETTINGS,
             reset=_reset,
+            connection_class=connection_class,
+            init=init,
         )
 
 

@@ -21,8 +21,8 @@ from eventhub.store.messages import (
     WantedMessages,
     routes_of,
 )
-from eventhub.store.postgres.floors import Floors, Look
-from eventhub.store.postgres.marker_floor import MarkerFloor
+from eventhub.store.postgres.floors import Look
+from eventhub.store.postgres.memory import in_one_incarnation
 from eventhub.store.postgres.publishing import SQL, lock_lanes
 from eventhub.store.postgres.reading import same
 from eventhub.store.postgres.subscribing import PostgresSubscribing
@@ -41,21 +41,19 @@ class _Round(NamedTuple):
 class PostgresDelivering(PostgresSubscribing):
     """Messages: made from markers, and taken by dispatchers."""
 
-    _floors: Floors
-    _marker_floor: MarkerFloor
-    _pairs: dict[int, tuple[int, int]]
-
+    @in_one_incarnation
     async def fan_out(self, plan: Plan, *, limit: int = 500, now: datetime | None = None) -> FannedOut:
         await self.open()
         await self._learn_routes(set(plan.routes))
-        floor = 0 if now is not None else self._marker_floor.start
+        floor = 0 if now is not None else self._memory.marker_floor.start
 
         async def work(connection: Any) -> tuple[FannedOut, _Round | None]:
             return await self._hand_out(connection, plan, limit, floor, now)
 
         done, passed = await self._transact(work)
         if passed is not None and now is None:
-            self._marker_floor.passed(passed.last, oldest_running=passed.oldest_running, transaction=passed.transaction)
+            marker_floor = self._memory.marker_floor
+            marker_floor.passed(passed.last, oldest_running=passed.oldest_running, transaction=passed.transaction)
         if done.messages:
             self._announce(HUB)
         return done
@@ -103,9 +101,8 @@ class PostgresDelivering(PostgresSubscribing):
         layout: Layout,
         now: datetime | None,
     ) -> None:
-        route = {
-            subscriber: self._routes[routes_of(subscriber)[0]] for subscriber in {p.subscriber for p in placements}
-        }
+        numbers = self._memory.routes
+        route = {subscriber: numbers[routes_of(subscriber)[0]] for subscriber in {p.subscriber for p in placements}}
         due = {marker.event_id: marker.due for marker in handed}
         wanted = {placement.event_id for placement in placements}
         await connection.execute(
@@ -128,6 +125,7 @@ class PostgresDelivering(PostgresSubscribing):
         ((count, age),) = await self._read(SQL.fanout_waiting, limit)
         return int(count), age
 
+    @in_one_incarnation
     async def claim_messages(
         self,
         wanted: Sequence[WantedMessages],
@@ -142,7 +140,7 @@ class PostgresDelivering(PostgresSubscribing):
         if not wanted:
             return []
         routes = await self._numbered([one.subscriber for one in wanted])
-        looks = [[self._floors.look(route, everywhere=now is not None) for route in pair] for pair in routes]
+        looks = [[self._memory.floors.look(route, everywhere=now is not None) for route in pair] for pair in routes]
         rows = await self._read(
             SQL.claim_messages,
             [pair[0] for pair in routes],
@@ -157,25 +155,26 @@ class PostgresDelivering(PostgresSubscribing):
             now,
             [one.subscriber for one in wanted],
             limit,
+            self._memory.incarnation.fence,
         )
         self._note_looks(rows, looks)
         return [to_message_claim(row, same) for row in rows]
 
     async def _numbered(self, subscribers: list[int]) -> list[tuple[int, int]]:
         """The numbers of their routes, remembered: with many subscribers to look them up costs more than the claim."""
-        unknown = [number for number in subscribers if number not in self._pairs]
+        unknown = [number for number in subscribers if number not in self._memory.pairs]
         if unknown:
             await self._learn_routes({route for number in unknown for route in routes_of(number)})
             for number in unknown:
                 fresh, again = routes_of(number)
-                self._pairs[number] = (self._routes[fresh], self._routes[again])
-        return [self._pairs[number] for number in subscribers]
+                self._memory.pairs[number] = (self._memory.routes[fresh], self._memory.routes[again])
+        return [self._memory.pairs[number] for number in subscribers]
 
     def _note_looks(self, rows: list[Any], looks: list[list[Look]]) -> None:
         """A claim goes on above what it took; a route that gave nothing is looked at from its beginning next time."""
         last = {row[14]: row[4] for row in rows}
         for look in chain.from_iterable(looks):
             if look.route in last:
-                self._floors.claimed(look, last[look.route])
+                self._memory.floors.claimed(look, last[look.route])
             else:
-                self._floors.passed_over(look)
+                self._memory.floors.passed_over(look)

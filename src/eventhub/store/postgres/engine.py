@@ -12,12 +12,14 @@ import asyncpg
 
 from eventhub.core.lifecycle import Bury, Complete, Reason
 from eventhub.errors import StoreBusy
+from eventhub.store import acts
 from eventhub.store.acts import published_by
 from eventhub.store.audit import Act
 from eventhub.store.batching import Answer
 from eventhub.store.claims import Held
 from eventhub.store.columns import PlainEvents, bare_one, check, is_unchecked, routes_in
 from eventhub.store.completions import CompletedTogether, Completions, completions
+from eventhub.store.incarnations import Incarnation, Restored
 from eventhub.store.opening import shown
 from eventhub.store.postgres import settling
 from eventhub.store.postgres.audit import PostgresAudit, audited
@@ -25,10 +27,9 @@ from eventhub.store.postgres.buses import PostgresBuses
 from eventhub.store.postgres.claiming import PostgresClaiming
 from eventhub.store.postgres.connection import migrate, open_pool, translated
 from eventhub.store.postgres.delivering import PostgresDelivering
-from eventhub.store.postgres.floors import Floors
 from eventhub.store.postgres.ledger import PostgresLedger
 from eventhub.store.postgres.lending import Lending
-from eventhub.store.postgres.marker_floor import MarkerFloor
+from eventhub.store.postgres.memory import HubConnection, Incarnations, in_one_incarnation
 from eventhub.store.postgres.messaging import PostgresMessaging
 from eventhub.store.postgres.operating import PostgresOperating
 from eventhub.store.postgres.pruning import PostgresPruning
@@ -43,7 +44,6 @@ from eventhub.store.postgres.publishing import (
 from eventhub.store.postgres.reading import PostgresReading
 from eventhub.store.postgres.signals import Signals
 from eventhub.store.postgres.watching import PostgresWatching
-from eventhub.store.routes import KnownRoutes
 from eventhub.store.values import NewEvent, Published, Report, Route, Settled, Tended
 
 __all__ = ["PostgresStore"]
@@ -79,24 +79,19 @@ class PostgresStore(
         super().__init__(url, lanes=2)
         self._pool_size = pool_size
         self._lending: Lending
-        self._signals = Signals(url, self.wakeups)
-        self._routes: dict[Route, int] = {}
-        self._pairs: dict[int, tuple[int, int]] = {}
-        self._known = KnownRoutes()
-        self._known_at = 0.0
-        self._floors = Floors()
-        self._marker_floor = MarkerFloor()
-        self._days_at = 0.0
+        self._incarnations = Incarnations(url, self._forget)
+        self._signals = Signals(url, self.wakeups, self._incarnations.check)
         self._way = 0.0
         """Seconds that the server took to begin the last transaction of a large batch."""
 
     # ------------------------------------------------------------------ life
 
     async def _open(self) -> None:
-        pool = await open_pool(self.url, self._pool_size)
-        self._lending = Lending(pool)
+        pool = await open_pool(self.url, self._pool_size, connection_class=HubConnection, init=self._incarnations.check)
+        self._lending = Lending(pool, self._incarnations)
         try:
             await migrate(pool, self.url)
+            await self._lending.identify()
             await self._make_days()
         except BaseException:
             pool.terminate()
@@ -106,9 +101,34 @@ class PostgresStore(
         await self._signals.stop()
         await self._lending.close()
 
+    def _forget(self) -> None:
+        """The database is another incarnation: whoever waits looks for what it has."""
+        self._lending.forget()
+        self.wakeups.wake()
+
+    async def incarnation(self) -> Incarnation:
+        await self._read(SQL.check)  # notices one that is new
+        return self._memory.incarnation
+
+    async def begin_incarnation(self) -> Restored:
+        await self.open()
+
+        async def work(connection: Any) -> Restored:
+            await connection.execute(SQL.hold_connections)
+            here = (await connection.fetchrow(SQL.identify))[1]
+            await connection.fetch(SQL.begin_incarnation, here, True)
+            _, _, _, number, began_at = await connection.fetchrow(SQL.identify)
+            after = await connection.fetchval(SQL.newest_id)
+            ended, left = await connection.fetchrow(SQL.end_sessions)
+            return Restored(incarnation=Incarnation(number, began_at, here), after=after, ended=ended, left=left)
+
+        done = await self._transact(audited(acts.restored, work))
+        await self._lending.look_anew()
+        return done
+
     async def _make_days(self) -> None:
-        if time.monotonic() >= self._days_at:
-            self._days_at = time.monotonic() + 3600
+        if time.monotonic() >= self._memory.days_at:
+            self._memory.days_at = time.monotonic() + 3600
             await self._fetch(SQL.make_log_days)
 
     async def _fetch(self, query: str, *args: Any) -> list[Any]:
@@ -145,11 +165,12 @@ class PostgresStore(
 
     # -------------------------------------------------------------- publish
 
+    @in_one_incarnation
     async def _publish_all(
         self, calls: list[Sequence[NewEvent]], now: datetime | None = None
     ) -> list[Answer[Published]]:
         one = bare_one(calls[0]) if len(calls) == 1 else None
-        if one is not None and (route := self._routes.get(one.route)) is not None:
+        if one is not None and (route := self._memory.routes.get(one.route)) is not None:
             with translated(self.url):
                 return [[await publish_bare_one(self._lending, one, route, now, self._signals.carried)]]
         await self._learn_routes(routes_in(calls))
@@ -160,8 +181,8 @@ class PostgresStore(
             check(calls[0])
         if is_plain(calls):
             with translated(self.url):
-                return await publish_plain(self._lending, calls, self._routes, now, self._signals.carried)
-        return await self._transact(lambda connection: publish_calls(connection, calls, self._routes, now))
+                return await publish_plain(self._lending, calls, self._memory.routes, now, self._signals.carried)
+        return await self._transact(lambda connection: publish_calls(connection, calls, self._memory.routes, now))
 
     async def _publish_unchecked(self, events: PlainEvents, now: datetime | None) -> Sequence[Published]:
         with translated(self.url):
@@ -169,11 +190,12 @@ class PostgresStore(
                 asked_at = time.monotonic()
                 async with connection.transaction():
                     self._way = time.monotonic() - asked_at
-                    return await publish_arriving(connection, events, self._routes, now, self._signals.carried)
+                    return await publish_arriving(connection, events, self._memory.routes, now, self._signals.carried)
 
+    @in_one_incarnation
     async def _publish_acting(self, events: Sequence[NewEvent], act: Act, now: datetime | None) -> Sequence[Published]:
         async def work(connection: Any) -> Sequence[Published]:
-            (answer,) = await publish_calls(connection, [events], self._routes, now)
+            (answer,) = await publish_calls(connection, [events], self._memory.routes, now)
             if isinstance(answer, Exception):
                 raise answer
             return answer
@@ -181,6 +203,7 @@ class PostgresStore(
         await self._learn_routes(routes_in([events]))
         return await self._transact(audited(published_by(act), work, now))
 
+    @in_one_incarnation
     async def _publish_within(
         self, connection: Any, events: Sequence[NewEvent], now: datetime | None
     ) -> Sequence[Published]:
@@ -193,15 +216,17 @@ class PostgresStore(
             raise ValueError(
                 "The connection is not in a transaction; start one with `async with connection.transaction():`."
             )
+        with translated(self.url):
+            await self._incarnations.check_foreign(connection, lambda: self._read(SQL.check))
         await self._learn_routes(routes_in([events]))
         with translated(self.url):
-            (answer,) = await publish_calls(connection, [events], self._routes, now)
+            (answer,) = await publish_calls(connection, [events], self._memory.routes, now)
         if isinstance(answer, Exception):
             raise answer
         return answer
 
     async def _learn_routes(self, wanted: set[Route]) -> None:
-        unknown = list(wanted - self._routes.keys())
+        unknown = list(wanted - self._memory.routes.keys())
         if not unknown:
             return
         named = (
@@ -213,9 +238,9 @@ class PostgresStore(
         if len(rows) < len(unknown):
             await self._fetch(SQL.intern_route, *named)
             rows = await self._fetch(SQL.find_route, *named)
-            self._known_at = 0.0
+            self._memory.known_at = 0.0
         for place, number in rows:
-            self._routes[unknown[place - 1]] = number
+            self._memory.routes[unknown[place - 1]] = number
 
     # --------------------------------------------------------------- leases
 
@@ -245,6 +270,7 @@ class PostgresStore(
 
     # --------------------------------------------------------------- settle
 
+    @in_one_incarnation
     async def _settle(self, reports: list[Report], now: datetime | None) -> Sequence[Settled]:
         plain = completions(reports)
         settled = None if plain is None else await self._complete(reports, plain, now)
@@ -284,17 +310,18 @@ class PostgresStore(
 
     async def _settle_many(self, reports: list[Report], now: datetime | None, *, hold: bool = False) -> list[Settled]:
         settled, freed = await self._transact(
-            lambda connection: settling.settle(connection, reports, self._routes, now, hold=hold)
+            lambda connection: settling.settle(connection, reports, self._memory.routes, now, hold=hold)
         )
-        self._floors.lower(freed)
+        self._memory.floors.lower(freed)
         return settled
 
     # ----------------------------------------------------------------- tend
 
+    @in_one_incarnation
     async def _tend(self, now: datetime | None, limit: int) -> Tended:
         await self._make_days()
         rows = await self._fetch(SQL.tend, now, limit)
-        self._floors.lower([(row[1], row[2]) for row in rows if row[0] != "last"])
+        self._memory.floors.lower([(row[1], row[2]) for row in rows if row[0] != "last"])
         promoted = sum(row[0] == "promoted" for row in rows)
         abandoned = sum(row[0] == "abandoned" for row in rows)
         lost = [(Held(row[3], row[4], row[5]), row[6]) for row in rows if row[0] == "last"]
@@ -317,18 +344,19 @@ class PostgresStore(
             return {number for number, _ in buried}, await settling.advance(connection, lanes, now) if lanes else []
 
         buried, freed = await self._transact(work)
-        self._floors.lower(freed)
+        self._memory.floors.lower(freed)
         return buried
 
     async def _holders(self, queue: str) -> list[str]:
         return [row[0] for row in await self._fetch(SQL.holders, queue)]
 
+    @in_one_incarnation
     async def _take_back(self, workers: Sequence[str], now: datetime | None) -> Tended:
         held = await self._fetch(SQL.held_by, list(workers))
         again = [row for row in held if row[5] is None or row[4] < row[5]]
         lost = [(Held(row[0], row[1], row[2]), row[3]) for row in held if row[5] is not None and row[4] >= row[5]]
         rows = await self._fetch(SQL.take_back, [r[0] for r in again], [r[1] for r in again], now)
-        self._floors.lower([(row[1], row[2]) for row in rows])
+        self._memory.floors.lower([(row[1], row[2]) for row in rows])
         buried = await self._bury_lost(lost, now, by_lease=False) if lost else set()
         return Tended(abandoned=len(rows), buried=tuple(sorted(buried)))
 

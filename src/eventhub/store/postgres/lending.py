@@ -10,9 +10,12 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from time import monotonic
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import asyncpg
+
+if TYPE_CHECKING:
+    from eventhub.store.postgres.memory import Incarnations
 
 __all__ = ["Lending"]
 
@@ -25,8 +28,8 @@ STALE_SECONDS: Final = 300.0
 class Lending:
     """Lends connections of a pool, the one that was used last first."""
 
-    def __init__(self, pool: asyncpg.Pool[asyncpg.Record]) -> None:
-        self._pool = pool
+    def __init__(self, pool: asyncpg.Pool[asyncpg.Record], incarnations: Incarnations) -> None:
+        self._pool, self._incarnations = pool, incarnations
         self._at_hand: list[tuple[Any, float]] = []
         self._waiting = 0
         """How many wait for the pool: what is free goes there while there are any."""
@@ -34,9 +37,10 @@ class Lending:
 
     async def fetch(self, query: str, *args: Any) -> list[Any]:
         """Run one statement, which is its own transaction."""
-        connection = self._next() or await self._take()
+        connection = await self._good()
         try:
             rows: list[Any] = await connection.fetch(query, *args)
+            self._incarnations.confirm(connection)
         except BaseException:
             await self._release(connection)
             raise
@@ -47,14 +51,48 @@ class Lending:
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[Any]:
         """A connection for several statements."""
-        connection = self._next() or await self._take()
+        connection = await self._good()
         try:
             yield connection
+            self._incarnations.confirm(connection)
         except BaseException:
             await self._release(connection)
             raise
         if not self._kept(connection):
             await self._release(connection)
+
+    async def identify(self) -> None:
+        """The tables are there: from now on it is looked where connections lead to, and first of all this one."""
+        connection = await self._take()
+        try:
+            await self._incarnations.open(getattr(connection, "_con", connection))
+        finally:
+            await self._release(connection)
+
+    async def _good(self) -> Any:
+        """One that leads to the incarnation that the operation under way knows."""
+        while True:
+            connection = self._next() or await self._take()
+            try:
+                allowed = self._incarnations.allows(connection)
+            except BaseException:
+                await self._release(connection)
+                raise
+            if allowed:
+                return connection
+            connection.terminate()
+            await self._release(connection)
+
+    async def look_anew(self) -> None:
+        """Let go of all connections that nobody uses: those that come instead look where they lead to."""
+        self.forget()
+        await self._pool.expire_connections()
+
+    def forget(self) -> None:
+        """Close what is at hand: it leads to an incarnation that is over."""
+        for connection, _ in self._at_hand:
+            if _is_alive(connection):
+                connection.terminate()
 
     def _next(self) -> Any | None:
         """The one that was used last, if it is good."""
@@ -81,13 +119,15 @@ class Lending:
 
     def _kept(self, connection: Any) -> bool:
         """Keep it at hand, unless there are enough or somebody waits for the pool."""
-        if self._closing or self._waiting or len(self._at_hand) >= AT_HAND:
+        if self._closing or self._waiting or len(self._at_hand) >= AT_HAND or connection.incarnation.standby:
             return False
         self._at_hand.append((connection, monotonic()))
         return True
 
     async def _release(self, connection: Any) -> None:
         """Back to the pool. If it is lost at this very moment, the pool has it already, and calls that our mistake."""
+        if _is_alive(connection) and connection.incarnation is not None and connection.incarnation.standby:
+            connection.terminate()  # once promoted it is another one
         with suppress(asyncpg.InternalClientError):
             await self._pool.release(connection)
 

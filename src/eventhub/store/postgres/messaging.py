@@ -12,7 +12,6 @@ from eventhub.core.lifecycle import Bury, Reason, State
 from eventhub.store import acts
 from eventhub.store.audit import Act
 from eventhub.store.claims import Held
-from eventhub.store.contract import Store
 from eventhub.store.message_rows import (
     subscribers_in,
     to_attempt,
@@ -38,7 +37,7 @@ from eventhub.store.messages import (
 from eventhub.store.messaging import BEHIND, COUNTED, MOVED, NO_END, SAMPLE, Compose, HubGauges, statuses, to_gauges
 from eventhub.store.postgres import settling
 from eventhub.store.postgres.audit import audited, fetching
-from eventhub.store.postgres.floors import Floors
+from eventhub.store.postgres.memory import Remembering, in_one_incarnation
 from eventhub.store.postgres.publishing import SQL, publish_calls
 from eventhub.store.postgres.reading import same
 from eventhub.store.routes import KnownRoutes
@@ -49,11 +48,8 @@ __all__ = ["PostgresMessaging"]
 R = TypeVar("R")
 
 
-class PostgresMessaging(Store):
+class PostgresMessaging(Remembering):
     """The part of the PostgreSQL store that people use to look after messages."""
-
-    _floors: Floors
-    _routes: dict[Route, int]
 
     @abstractmethod
     async def _read(self, query: str, *args: Any) -> list[Any]: ...
@@ -72,6 +68,7 @@ class PostgresMessaging(Store):
 
     # --------------------------------------------------------------- reading
 
+    @in_one_incarnation
     async def messages(self, wanted: MessageFilter) -> list[Message]:
         before = NO_END if wanted.before_id is None else wanted.before_id
         page = before, wanted.limit, statuses(wanted)
@@ -144,7 +141,7 @@ class PostgresMessaging(Store):
         await self.open()
         freed = await self._transact(audited(act, fetching(SQL.hasten, message_id, by, now), now))
         if freed:
-            self._floors.lower([(row[0], row[1]) for row in freed])
+            self._memory.floors.lower([(row[0], row[1]) for row in freed])
             self._announce(HUB)
             return True
         letter = await self.dead_letter(message_id)
@@ -190,7 +187,7 @@ class PostgresMessaging(Store):
     ) -> bool:
         await self.open()
         done, freed = await self._transact(audited(act, work, now))
-        self._floors.lower(freed)
+        self._memory.floors.lower(freed)
         if freed:
             self._announce(HUB)
         return done
@@ -224,6 +221,7 @@ class PostgresMessaging(Store):
         rows = await self._read(SQL.letter, delivery_id)
         return to_dead_letter(rows[0], same) if rows else None
 
+    @in_one_incarnation
     async def announce_dead(self, compose: Compose, *, limit: int = 100, now: datetime | None = None) -> int:
         async def work(connection: Any) -> tuple[int, Sequence[NewEvent], set[Route]]:
             rows = await connection.fetch(SQL.unannounced, limit)
@@ -231,11 +229,11 @@ class PostgresMessaging(Store):
                 return 0, [], set()
             letters = [to_dead_letter(row, same) for row in rows]
             events = compose(letters)
-            unknown = {event.route for event in events} - self._routes.keys()
+            unknown = {event.route for event in events} - self._memory.routes.keys()
             if unknown:
                 return 0, [], unknown
             if events:
-                (answer,) = await publish_calls(connection, [events], self._routes, now)
+                (answer,) = await publish_calls(connection, [events], self._memory.routes, now)
                 if isinstance(answer, Exception):
                     raise answer
             await connection.execute(SQL.mark_announced, [letter.letter_id for letter in letters])

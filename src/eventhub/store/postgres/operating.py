@@ -10,11 +10,10 @@ from typing import Any, TypeVar
 from eventhub.store import acts
 from eventhub.store.audit import Act
 from eventhub.store.claims import Held
-from eventhub.store.contract import Store
 from eventhub.store.operating import key_exists, last_sightings
 from eventhub.store.postgres import settling
 from eventhub.store.postgres.audit import audited, fetching
-from eventhub.store.postgres.floors import Floors
+from eventhub.store.postgres.memory import Remembering
 from eventhub.store.postgres.publishing import SQL
 from eventhub.store.postgres.reading import same
 from eventhub.store.rows import key_columns
@@ -25,10 +24,8 @@ __all__ = ["PostgresOperating"]
 R = TypeVar("R")
 
 
-class PostgresOperating(Store):
+class PostgresOperating(Remembering):
     """The operating half of the PostgreSQL store."""
-
-    _floors: Floors
 
     @abstractmethod
     async def _read(self, query: str, *args: Any) -> list[Any]: ...
@@ -66,7 +63,7 @@ class PostgresOperating(Store):
 
         await self.open()
         rows, freed = await self._transact(audited(act, work, now))
-        self._floors.lower([*((row[1], row[2]) for row in rows), *freed])
+        self._memory.floors.lower([*((row[1], row[2]) for row in rows), *freed])
         self._announce(None)
         return {row[0] for row in rows}
 
@@ -84,13 +81,13 @@ class PostgresOperating(Store):
 
         await self.open()
         done, freed = await self._transact(audited(act, work, now))
-        self._floors.lower(freed)
+        self._memory.floors.lower(freed)
         self._announce(queue)
         return done
 
     async def reset(self, event_id: int, *, reason: str, now: datetime | None = None) -> bool:
         rows = await self._do(acts.reset(event_id, reason), SQL.reset, event_id, reason, now, now=now)
-        self._floors.lower([(row[0], row[1]) for row in rows])
+        self._memory.floors.lower([(row[0], row[1]) for row in rows])
         self._announce(None)
         return bool(rows)
 

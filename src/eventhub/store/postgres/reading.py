@@ -10,8 +10,8 @@ from typing import Any
 import asyncpg
 
 from eventhub.core.events import DeadEvent, LogEntry, QueuedEvent, Status
-from eventhub.store.contract import Store
 from eventhub.store.opening import shown
+from eventhub.store.postgres.memory import Remembering, in_one_incarnation
 from eventhub.store.postgres.publishing import SQL
 from eventhub.store.reading import floors
 from eventhub.store.routes import KnownRoutes
@@ -51,7 +51,7 @@ def same(moment: datetime) -> datetime:
     return moment
 
 
-class PostgresReading(Store):
+class PostgresReading(Remembering):
     """The reading half of the PostgreSQL store."""
 
     @abstractmethod
@@ -65,6 +65,7 @@ class PostgresReading(Store):
         ((seconds,),) = await self._read(SQL.next_due, now)
         return None if seconds is None else max(0.0, seconds)
 
+    @in_one_incarnation
     async def ready_routes(
         self, queue: str, *, most: int = 1, tags: Iterable[str] | None = None
     ) -> list[tuple[str, ...]]:

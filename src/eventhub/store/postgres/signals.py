@@ -16,7 +16,7 @@ from eventhub.errors import StoreError
 from eventhub.store.postgres.connection import connect, translated
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Awaitable, Callable, Iterable
 
     from eventhub.store.wakeups import Wakeups
 
@@ -31,9 +31,11 @@ NOTIFY = "SELECT pg_notify($1, queue) FROM unnest($2::text[]) AS queue"
 class Signals:
     """Sends and receives wake-ups; starts on first use and mends its own connection."""
 
-    def __init__(self, url: str, wakeups: Wakeups) -> None:
+    def __init__(self, url: str, wakeups: Wakeups, check: Callable[[Any], Awaitable[None]]) -> None:
         self._url = url
         self._wakeups = wakeups
+        self._check = check
+        """Looks where a new connection leads to."""
         self._pending: set[str] = set()
         self._something = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -70,7 +72,7 @@ class Signals:
         pause = 0.1
         while True:
             try:
-                connection: Any = await connect(self._url, synchronous_commit="off")
+                connection = await self._connect()
             except StoreError:
                 await asyncio.sleep(pause * random.uniform(0.5, 1.5))  # noqa: S311 - spread, not secrecy
                 pause = min(pause * 2, 5.0)
@@ -87,6 +89,16 @@ class Signals:
                 continue
             finally:
                 connection.terminate()
+
+    async def _connect(self) -> Any:
+        connection = await connect(self._url, synchronous_commit="off")
+        try:
+            with translated(self._url):
+                await self._check(connection)
+        except BaseException:
+            connection.terminate()
+            raise
+        return connection
 
     async def _send_until_closed(self, connection: Any) -> None:
         while not connection.is_closed():

@@ -9,12 +9,12 @@ from typing import Any, TypeVar
 
 from eventhub.store import acts
 from eventhub.store.audit import Act
-from eventhub.store.contract import Store
 from eventhub.store.delivering import PORTION, name_taken
 from eventhub.store.hub_rows import to_subscriber
 from eventhub.store.messages import FANOUT, HUB, SubscriberRow
 from eventhub.store.postgres import settling
 from eventhub.store.postgres.audit import audited
+from eventhub.store.postgres.memory import Remembering, in_one_incarnation
 from eventhub.store.postgres.publishing import SQL, publish_calls
 from eventhub.store.postgres.reading import same
 from eventhub.store.values import NewEvent, Route
@@ -24,10 +24,8 @@ __all__ = ["PostgresSubscribing"]
 R = TypeVar("R")
 
 
-class PostgresSubscribing(Store):
+class PostgresSubscribing(Remembering):
     """Changes of subscribers: guarded statements, each with what belongs to it in one commit."""
-
-    _routes: dict[Route, int]
 
     @abstractmethod
     async def _read(self, query: str, *args: Any) -> list[Any]: ...
@@ -135,6 +133,7 @@ class PostgresSubscribing(Store):
     async def ownerless(self) -> list[int]:
         return [row[0] for row in await self._read(SQL.ownerless)]
 
+    @in_one_incarnation
     async def _changing(
         self,
         query: str,
@@ -162,7 +161,7 @@ class PostgresSubscribing(Store):
             if beside is not None:
                 await beside(connection)
             if event is not None:
-                (answer,) = await publish_calls(connection, [[event]], self._routes, now)
+                (answer,) = await publish_calls(connection, [[event]], self._memory.routes, now)
                 if isinstance(answer, Exception):
                     raise answer
             return True

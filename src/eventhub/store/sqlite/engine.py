@@ -11,13 +11,15 @@ from typing import Any, TypeVar
 
 import apsw
 
+from eventhub.errors import StoreBusy, StoreClosed
 from eventhub.store.acts import published_by
 from eventhub.store.audit import Act
 from eventhub.store.batching import Answer
 from eventhub.store.claims import Claim, Held, Wanted
 from eventhub.store.columns import routes_in
+from eventhub.store.incarnations import Incarnation, Restored
 from eventhub.store.routes import KnownRoutes
-from eventhub.store.sqlite import settling
+from eventhub.store.sqlite import incarnations, settling
 from eventhub.store.sqlite.audit import SqliteAudit, audited
 from eventhub.store.sqlite.buses import SqliteBuses
 from eventhub.store.sqlite.checkpoints import Checkpoints
@@ -94,6 +96,17 @@ class SqliteStore(
         migrate(connection, self._path)
         self._checkpoints.watch(connection)
         return connection
+
+    async def incarnation(self) -> Incarnation:
+        await self.open()
+        return await self._reader.run(incarnations.identify)
+
+    async def begin_incarnation(self) -> Restored:
+        if self._is_closed:
+            raise StoreClosed(f"The store {self._path} was closed; open it again with open_store.")
+        if self._is_open:
+            raise StoreBusy(f"{self._path} is open here; begin a new incarnation with a store that is not.")
+        return await asyncio.to_thread(incarnations.begin, self._path, self._synchronous)
 
     async def _close(self) -> None:
         if self._watcher is not None:

@@ -169,7 +169,7 @@ pick AS MATERIALIZED (
   FROM (SELECT tid, owner, most, row_number() OVER (PARTITION BY owner ORDER BY turn) AS place FROM found) p
   WHERE p.place <= p.most ORDER BY p.place, p.owner LIMIT $12),
 taken AS (
-  UPDATE eventhub.deliveries SET state = 1, fence = fence + 1, attempts = attempts + 1, worker = $7,
+  UPDATE eventhub.deliveries SET state = 1, fence = greatest(fence, $13) + 1, attempts = attempts + 1, worker = $7,
          due = coalesce($10, now()) + $8::interval
   WHERE ctid = ANY (ARRAY (SELECT tid FROM pick))
   RETURNING id, event_id, subscriber, route, fence, attempts, failures, lane, key, max_attempts),
