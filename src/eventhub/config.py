@@ -127,6 +127,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     max_backlog: Annotated[
         int, Meta(ge=0, description="Open deliveries beyond which publishing is refused; 0 means no limit.")
     ] = 0
+    max_bodies_mb: Annotated[
+        int,
+        Meta(ge=17, le=100_000, description="Megabytes of request bodies that a process holds; beyond, it refuses."),
+    ] = 32
     min_free_disk_mb: Annotated[
         int, Meta(ge=0, description="SQLite: publishing is refused when the disk has less room than this.")
     ] = 100

@@ -61,6 +61,11 @@ class Principal(msgspec.Struct, frozen=True):
     name: str
     scopes: Scopes
 
+    @property
+    def key_name(self) -> str | None:
+        """The name of the key, which a rotation keeps; the owner of a hub without keys has none."""
+        return self.name if self.id else None
+
 
 OWNER: Final = Principal("", "owner", Scopes.parse([ADMIN]))
 """Whoever sits at this machine, while there is no key."""

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from eventhub.http.intake import Intake
 from eventhub.http.problems import Problem
 from eventhub.http.reading import Gone, read_body
 
@@ -26,7 +27,7 @@ def part(body: bytes, *, more: bool = False) -> Message:
 
 
 async def read(receive: Callable[[], Awaitable[Message]], *, seconds: float = 20.0, limit: int = 100) -> bytes:
-    return await read_body(receive, declared=None, limit=limit, seconds=seconds)
+    return await read_body(receive, Intake(17).receive(), declared=None, limit=limit, seconds=seconds)
 
 
 def later(message: Message) -> "asyncio.Future[Message]":

@@ -50,9 +50,9 @@ TRUE = "ARRAY[true, true, true]"
 TEXTS = "ARRAY['x', 'x', 'x']"
 STATEMENTS = {
     # statement: (arguments, the indexes it must use)
-    "claim_route": ("1, 10, ARRAY['v', 'w'], interval '1 minute', 0, NULL, NULL, 0", {"deliveries_ready"}),
+    "claim_route": ("1, 10, ARRAY['v', 'w'], interval '1 minute', 0, NULL, NULL, 'k', 0", {"deliveries_ready"}),
     "claim_routes": (
-        "ARRAY[1, 2, 3, 4], 10, ARRAY['v', 'w'], interval '1 minute', NULL, NULL, 0",
+        "ARRAY[1, 2, 3, 4], 10, ARRAY['v', 'w'], interval '1 minute', NULL, NULL, 'k', 0",
         {"deliveries_ready", "deliveries_pkey"},
     ),
     "claim_messages": (

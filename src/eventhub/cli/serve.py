@@ -41,6 +41,7 @@ class Server(Common):
     rate_per_second: Annotated[str | None, _flag("rate_per_second")] = None
     rate_burst: Annotated[str | None, _flag("rate_burst")] = None
     max_backlog: Annotated[str | None, _flag("max_backlog")] = None
+    max_bodies_mb: Annotated[str | None, _flag("max_bodies_mb")] = None
     min_free_disk_mb: Annotated[str | None, _flag("min_free_disk_mb")] = None
     request_seconds: Annotated[str | None, _flag("request_seconds")] = None
     shutdown_seconds: Annotated[str | None, _flag("shutdown_seconds")] = None

@@ -16,6 +16,7 @@ from eventhub.http.reading import Receive
 from eventhub.store.audit import Actor
 
 if TYPE_CHECKING:
+    from eventhub.http.intake import ReceivedBytes
     from eventhub.http.service import Service
     from eventhub.keys import Principal
 
@@ -61,6 +62,7 @@ class Ask:
         "principal",
         "query",
         "raw",
+        "received",
         "service",
     )
 
@@ -81,6 +83,7 @@ class Ask:
         self.query: Any = None
         self.body: Any = None
         self.raw = b""
+        self.received: ReceivedBytes
         self.content_type = ""
         self._receive = receive
         self._scope = scope
@@ -128,6 +131,11 @@ class Ask:
     def address(self) -> str:
         """Where the request comes from."""
         return address_of(self._scope.get("client"), self.headers)
+
+    def let_go_of_body(self) -> None:
+        """Before a long wait: the body was read, and its bytes are needed no more."""
+        self.raw = b""
+        self.received.release()
 
     def header(self, name: bytes) -> str | None:
         """A header as text, None when it is missing."""

@@ -82,7 +82,7 @@ class Publisher:
         made.work = bool(made.route.tags)
         made.broadcast = targets is not None or event.type != JOB or not made.work
         made.targets = None if targets is None else tuple(targets)
-        made.publisher = _publisher(ask.principal)
+        made.publisher = ask.principal.key_name
         return made
 
     def compose_test(self, subscriber: int) -> NewEvent:
@@ -159,11 +159,6 @@ class Publisher:
         )
 
 
-def _publisher(principal: Principal) -> str | None:
-    """The name of the key, which a rotation keeps; the owner of a hub without keys is nobody else than the hub."""
-    return principal.name if principal.id else None
-
-
 def _placed(event: NewEvent, body: NewEventBody, principal: Principal) -> NewEvent:
     """The event, if the key may publish it: its tags make it work, the type that it was given a broadcast."""
     if event.type.startswith(NEWS):
@@ -171,7 +166,7 @@ def _placed(event: NewEvent, body: NewEventBody, principal: Principal) -> NewEve
     if not principal.scopes.allows_publish(event.type, event.route.tags):
         tags = f" with the tags {', '.join(event.route.tags)}" if event.route.tags else ""
         raise Problem(403, "forbidden", f"This key may not publish events of the type {event.type!r}{tags}.")
-    event.publisher = _publisher(principal)
+    event.publisher = principal.key_name
     event.work = bool(event.route.tags)
     event.broadcast = body.event_type is not None or body.type is not None
     return event

@@ -12,9 +12,10 @@ import msgspec
 
 from eventhub.core import strict_json
 from eventhub.errors import InvalidPayloadError, PayloadTooLargeError
+from eventhub.http.intake import LARGE, ReceivedBytes, check_values
 from eventhub.http.problems import Problem
 
-__all__ = ["LARGE", "aside", "checked", "parse_json", "read_body", "read_query"]
+__all__ = ["aside", "checked", "parse_json", "read_body", "read_query"]
 
 T = TypeVar("T")
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -23,8 +24,6 @@ _decode = msgspec.json.Decoder().decode
 _encode = msgspec.json.Encoder().encode
 ENVELOPE: Final = 3
 """Levels around a payload at most: an object, its list of events, an event."""
-LARGE: Final = 262_144
-"""Bytes of a body beyond which its work is done in a thread; below, a few milliseconds are all it costs."""
 _PARTS: Final = re.compile(r"\.([^.\[]+)|\[(\d+)\]")
 _PLACE: Final = re.compile(r" - at `\$(.*)`$")
 
@@ -33,24 +32,31 @@ class Gone(Exception):
     """The client went away before it had sent everything."""
 
 
-async def read_body(receive: Receive, *, declared: bytes | None, limit: int, seconds: float) -> bytes:
+async def read_body(
+    receive: Receive, received: ReceivedBytes, *, declared: bytes | None, limit: int, seconds: float
+) -> bytes:
     """The whole body; what counts is what arrives, whatever the client said about its length."""
-    if declared is not None and declared.isdigit() and int(declared) > limit:
-        raise _too_large(limit)
+    if declared is not None and declared.isdigit():
+        if int(declared) > limit:
+            raise _too_large(limit)
+        received.expect(int(declared))
     deadline = asyncio.get_running_loop().time() + seconds  # for all of it, however it is cut
     message = await _next(receive, deadline)
     if not message.get("more_body"):  # nearly always: one message
         body: bytes = message.get("body", b"")
         if len(body) > limit:
             raise _too_large(limit)
+        received.add(len(body))
         return body
     chunks, size = [message["body"]], len(message["body"])
+    received.add(size)
     while message.get("more_body"):
         message = await _next(receive, deadline)
         chunks.append(message.get("body", b""))
         size += len(chunks[-1])
         if size > limit:
             raise _too_large(limit)
+        received.add(len(chunks[-1]))
     return b"".join(chunks)
 
 
@@ -100,6 +106,7 @@ def parse_json(raw: bytes) -> Any:
     """Strict JSON. The fast way holds when nothing is escaped and no member was dropped: as many colons come out as
     went in. Anything else, and everything doubtful, is read again by the strict reader, which finds the words.
     """
+    check_values(raw)
     try:
         value = _decode(raw)
         if b"\\" not in raw and _encode(value).count(b":") == raw.count(b":"):

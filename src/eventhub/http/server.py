@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import logging
 import os
 import signal
@@ -44,6 +45,8 @@ KEEP_ALIVE: Final = 75
 BACKLOG: Final = 2048
 SIGNAL: Final = 128
 FAILED: Final = 1
+GARBAGE_AFTER: Final = 20_000
+"""New objects between two looks for garbage; with Python's 700, a large body would cost looking more than reading."""
 
 
 def serve(loaded: Loaded) -> int:
@@ -165,6 +168,8 @@ class _Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
+        gc.freeze()  # what is there now stays: nobody need look through it again
+        gc.set_threshold(GARBAGE_AFTER, *gc.get_threshold()[1:])
         if self.started and self._announce is not None:
             self._announce()
 

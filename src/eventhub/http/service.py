@@ -12,6 +12,7 @@ from eventhub.http.dashboard.live import Live
 from eventhub.http.dashboard.overseer import Overseer
 from eventhub.http.documentation import Documents
 from eventhub.http.gate import Gate
+from eventhub.http.intake import Intake
 from eventhub.http.limits import Backlog, DiskReserve, TokenBuckets
 from eventhub.http.problems import Problem
 from eventhub.http.publishing import Publisher
@@ -52,6 +53,7 @@ class Service:
         self.refusals = Refusals(store)
         self.owner, self.nobody = OWNER, NOBODY
         self.buckets = TokenBuckets(settings.rate_per_second, settings.rate_burst)
+        self.intake = Intake(settings.max_bodies_mb)
         self._backlog = Backlog(store, settings.max_backlog)
         file = Path(store.url) if store.engine == "sqlite" and store.url != ":memory:" else None
         self._disk = DiskReserve(file, settings.min_free_disk_mb)

@@ -27,13 +27,15 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     limit: int = 1
     tags: frozenset[str] | None = None
     max_attempts: int | None = None
+    claimed_by: str | None = None
+    """The API key that it is asked for with, by name: nobody else can report on the claim."""
     now: datetime | None = None
     most_bytes: int | None = None
 
     @property
     def what(self) -> tuple[object, ...]:
         """All but who and how many."""
-        return self.queue, self.tags, self.lease, self.max_attempts, self.now
+        return self.queue, self.tags, self.lease, self.max_attempts, self.claimed_by, self.now
 
     def accepts(self, route_tags: str) -> bool:
         """Whether the worker takes work with these tags: any of its own, or all work when it names none."""

@@ -195,6 +195,7 @@ class Store(Reading, Watching, Operating, Delivering, Messaging, Ledger, Pruning
         tags: Iterable[str] | None = None,
         max_attempts: int | None = None,
         most_bytes: int | None = None,
+        claimed_by: str | None = None,
         now: datetime | None = None,
     ) -> list[Claim]:
         """Lease up to ``limit`` ready deliveries of a queue to a worker, oldest first.
@@ -213,6 +214,7 @@ class Store(Reading, Watching, Operating, Delivering, Messaging, Ledger, Pruning
             tags=None if tags is None else frozenset(tags),
             max_attempts=max_attempts,
             most_bytes=most_bytes,
+            claimed_by=claimed_by,
             now=now,
         )
         return await self._or_given_back(self._tend_and_claim(wanted), now)

@@ -180,9 +180,10 @@ def to_queued(row: Sequence[Any], time: Callable[[Any], datetime], *, published_
 
 
 def to_current(row: Sequence[Any], time: Callable[[Any], datetime]) -> Current:
-    number, _, fence, state, lane, worker, attempts, max_attempts, due, failures, queue = row
+    number, _, fence, state, lane, worker, attempts, max_attempts, due, failures, queue, claimed_by = row
+    until = _maybe(due, time)
     return Current(
-        number, fence, attempts, State(state), worker, _maybe(due, time), lane, max_attempts, failures, queue
+        number, fence, attempts, State(state), worker, until, lane, max_attempts, failures, queue, claimed_by
     )
 
 

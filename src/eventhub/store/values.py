@@ -160,6 +160,7 @@ class Current(msgspec.Struct, frozen=True):
     max_attempts: int | None
     failures: int
     queue: str
+    claimed_by: str | None = None
 
 
 class Settled(msgspec.Struct, frozen=True, gc=False):

@@ -17,6 +17,10 @@ from eventhub.store.audit import Act, Actor, acting_as
 __all__ = ["OPERATIONS"]
 
 
+SESSION: Final = 4096
+"""Bytes of a body that anybody may send."""
+
+
 class NewSession(Asked):
     key: Annotated[str, Meta(min_length=1, max_length=256, description="An API key: eh_<id>_<secret>.")]
 
@@ -81,6 +85,7 @@ OPERATIONS: Final = (
         scope=None,
         group="Dashboard",
         body=NewSession,
+        limit=SESSION,
         answers={204: None},
         problems=(401, 503),
         example=Example(body={"key": "eh_2bX9dLq0aZ7p_Jm4tWc8RvKx1YhNq6bTzAe3GfUs5PoDi"}),

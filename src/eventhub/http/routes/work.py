@@ -84,10 +84,19 @@ async def _taken(ask: Ask, wanted: SubscribeBody, tags: tuple[str, ...]) -> list
     if ask.service.stopping:
         return []
     taking = asyncio.ensure_future(
-        work.take(wanted.worker_id, tags, limit=wanted.limit or 1, lease=lease, wait=wanted.wait)
+        work.take(
+            wanted.worker_id,
+            tags,
+            limit=wanted.limit or 1,
+            lease=lease,
+            wait=wanted.wait,
+            claimed_by=ask.principal.key_name,
+        )
     )
     if not wanted.wait:
         return await taking
+    if ask.body is not None:
+        ask.let_go_of_body()
     hung_up = asyncio.ensure_future(ask.gone())
     try:
         await asyncio.wait({taking, hung_up}, return_when=asyncio.FIRST_COMPLETED)
@@ -144,6 +153,7 @@ async def complete(ask: Ask) -> Answer:
         fence=body.fence,
         execution_ms=body.execution_time_ms,
         status_code=body.status_code,
+        claimed_by=ask.principal.key_name,
     )
     _note(ask, recorded)
     return document(_report(recorded))
@@ -161,6 +171,7 @@ async def fail(ask: Ask) -> Answer:
         retry=body.retry,
         execution_ms=body.execution_time_ms,
         status_code=body.status_code,
+        claimed_by=ask.principal.key_name,
     )
     _note(ask, recorded)
     if recorded.final and not recorded.repeated and body.retry:
@@ -172,7 +183,7 @@ async def complete_many(ask: Ask) -> Answer:
     """Many reports in one write; each has an answer of its own."""
     body: CompleteManyBody = ask.body
     await _check_jobs(ask, {report.event_id for report in body.reports})
-    reports = [_work_report(report) for report in body.reports]
+    reports = [_work_report(ask, report) for report in body.reports]
     return _outcomes(ask, reports, await ask.service.work.complete_many(reports))
 
 
@@ -180,7 +191,7 @@ async def fail_many(ask: Ask) -> Answer:
     """Many reports in one write; each has an answer of its own."""
     body: FailManyBody = ask.body
     await _check_jobs(ask, {report.event_id for report in body.reports})
-    reports = [_work_report(report, report.error_message, retry=report.retry) for report in body.reports]
+    reports = [_work_report(ask, report, report.error_message, retry=report.retry) for report in body.reports]
     return _outcomes(ask, reports, await ask.service.work.fail_many(reports))
 
 
@@ -213,7 +224,7 @@ def _note(ask: Ask, recorded: Recorded) -> None:
         )
 
 
-def _work_report(report: Any, error: str | None = None, *, retry: bool = True) -> WorkReport:
+def _work_report(ask: Ask, report: Any, error: str | None = None, *, retry: bool = True) -> WorkReport:
     return WorkReport(
         event_id=report.event_id,
         worker=report.worker_id,
@@ -222,6 +233,7 @@ def _work_report(report: Any, error: str | None = None, *, retry: bool = True) -
         retry=retry,
         execution_ms=report.execution_time_ms,
         status_code=report.status_code,
+        claimed_by=ask.principal.key_name,
     )
 
 
@@ -279,27 +291,27 @@ async def start(ask: Ask) -> Answer:
     """The worker begins; also extends the lease."""
     body: HeartbeatBody = ask.body
     await _check_jobs(ask, [ask.event_id])
-    return document(
-        _lease(await ask.service.work.start(ask.event_id, body.worker_id, fence=body.fence, lease=body.lease_seconds))
-    )
+    return document(_lease(await ask.service.work.start(ask.event_id, body.worker_id, **_longer(ask))))
 
 
 async def heartbeat(ask: Ask) -> Answer:
     """The worker is still at it: the lease lasts at least so long from now."""
     body: HeartbeatBody = ask.body
     await _check_jobs(ask, [ask.event_id])
-    work = ask.service.work
-    return document(
-        _lease(await work.heartbeat(ask.event_id, body.worker_id, fence=body.fence, lease=body.lease_seconds))
-    )
+    return document(_lease(await ask.service.work.heartbeat(ask.event_id, body.worker_id, **_longer(ask))))
 
 
 async def release(ask: Ask) -> Answer:
     """Gives the event back; no attempt is charged."""
     body: ReleaseBody = ask.body
     await _check_jobs(ask, [ask.event_id])
-    await ask.service.work.release(ask.event_id, body.worker_id, fence=body.fence)
+    await ask.service.work.release(ask.event_id, body.worker_id, fence=body.fence, claimed_by=ask.principal.key_name)
     return empty()
+
+
+def _longer(ask: Ask) -> dict[str, Any]:
+    body: HeartbeatBody = ask.body
+    return {"fence": body.fence, "lease": body.lease_seconds, "claimed_by": ask.principal.key_name}
 
 
 def _lease(lease: Lease) -> LeaseBody:

@@ -7,6 +7,7 @@ from typing import Final
 
 import msgspec
 
+from eventhub.queue.work.values import WorkReport
 from eventhub.store.claims import Claim, Held
 
 __all__ = ["HandedOut", "HandedOutClaims"]
@@ -21,6 +22,7 @@ class HandedOut(msgspec.Struct, frozen=True):
     held: Held
     worker: str
     failures: int
+    claimed_by: str | None = None
 
 
 class HandedOutClaims:
@@ -33,18 +35,18 @@ class HandedOutClaims:
     def __len__(self) -> int:
         return len(self._claims)
 
-    def remember(self, claim: Claim, worker: str) -> None:
+    def remember(self, claim: Claim, worker: str, claimed_by: str | None = None) -> None:
         self._claims.pop(claim.held.id, None)
-        self._claims[claim.held.id] = HandedOut(claim.held, worker, claim.event.retry_count)
+        self._claims[claim.held.id] = HandedOut(claim.held, worker, claim.event.retry_count, claimed_by)
         if len(self._claims) > self._limit:
             self._claims.popitem(last=False)
 
-    def find(self, event_id: int, worker: str, fence: int | None) -> HandedOut | None:
+    def find(self, report: WorkReport) -> HandedOut | None:
         """The worker's claim; None when the one that is remembered is another's, or another than is meant."""
-        claim = self._claims.get(event_id)
-        if claim is None or claim.worker != worker or fence not in (None, claim.held.fence):
+        claim = self._claims.get(report.event_id)
+        if claim is None or claim.worker != report.worker or report.fence not in (None, claim.held.fence):
             return None
-        return claim
+        return claim if claim.claimed_by in (None, report.claimed_by) else None
 
     def forget(self, held: Held) -> None:
         """The claim was reported, or is lost; a newer claim of the same event stays."""

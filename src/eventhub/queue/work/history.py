@@ -96,6 +96,11 @@ def claim_lost(log: Sequence[LogEntry], report: WorkReport, current: Current | N
     """The error for a claim that is not the worker's, or no longer: what happened, who has the event, what to do."""
     claim = picked(log, report)
     holder = ""
+    if current is not None and current.worker == report.worker and current.claimed_by not in (None, report.claimed_by):
+        return ClaimLost(
+            f"Event {report.event_id}: the {report.worker} that has it took it with another API key, and only that key "
+            "may report on it. Give each worker a name of its own."
+        )
     if current is not None and current.state is State.LEASED:
         holder = f"; attempt {current.attempts} is running on {current.worker}"
     if claim is None:

@@ -156,7 +156,7 @@ class WorkReporter:
 
     async def _find(self, reports: Sequence[WorkReport]) -> tuple[list[HandedOut | None], dict[int, Current]]:
         """The claims that are meant, as far as they seem current, and how the other deliveries stand."""
-        claims = [self._claims.find(report.event_id, report.worker, report.fence) for report in reports]
+        claims = [self._claims.find(report) for report in reports]
         missing = {r.event_id for r, claim in zip(reports, claims, strict=True) if claim is None and _is_id(r.event_id)}
         if not missing:
             return list(claims), {}
@@ -173,9 +173,12 @@ class WorkReporter:
             or current.state is not State.LEASED
             or current.worker != report.worker
             or report.fence not in (None, current.fence)
+            or current.claimed_by not in (None, report.claimed_by)
         ):
             return None
-        return HandedOut(Held(current.id, current.fence, current.lane), report.worker, current.failures)
+        return HandedOut(
+            Held(current.id, current.fence, current.lane), report.worker, current.failures, current.claimed_by
+        )
 
     async def _explain(self, report: WorkReport, action: Action, current: Current | None) -> Answer:
         """The answer to a report whose claim is not current."""

@@ -21,6 +21,8 @@ class WorkReport(msgspec.Struct, frozen=True, kw_only=True):
     retry: bool = True
     execution_ms: int | None = None
     status_code: int | None = None
+    claimed_by: str | None = None
+    """The API key that it comes with, by name, which must be the one that took the claim."""
 
 
 class Recorded(msgspec.Struct, frozen=True, kw_only=True):

@@ -46,11 +46,12 @@ Tags = frozenset[str] | None
 class Waiter:
     """Somebody who wants work, and the answer that is promised."""
 
-    __slots__ = ("answer", "busy", "lease", "limit", "number", "tags", "time_is_up", "worker")
+    __slots__ = ("answer", "busy", "claimed_by", "lease", "limit", "number", "tags", "time_is_up", "worker")
     _numbers = count()
 
-    def __init__(self, worker: str, tags: Tags, limit: int, lease: timedelta) -> None:
+    def __init__(self, worker: str, tags: Tags, limit: int, lease: timedelta, claimed_by: str | None = None) -> None:
         self.worker = worker
+        self.claimed_by = claimed_by
         self.tags = tags
         self.limit = limit
         self.lease = lease

@@ -113,6 +113,7 @@ class WorkQueue:
         limit: int = 1,
         lease: timedelta | float | None = None,
         wait: float = 0.0,
+        claimed_by: str | None = None,
     ) -> list[Claim]:
         """Lease up to ``limit`` events with any of the tags (None: any event at all) to a worker, oldest first.
 
@@ -120,13 +121,14 @@ class WorkQueue:
         When there is none, wait up to ``wait`` seconds for one; [] when the time is up or the queue was stopped.
         A caller that is cancelled gives its claims back uncharged.
         """
-        waiter = Waiter(_checked_worker(worker), _wanted(tags), _checked_limit(limit), self._duration(lease))
+        asked = _checked_worker(worker), _wanted(tags), _checked_limit(limit), self._duration(lease)
+        waiter = Waiter(*asked, claimed_by)
         if not (isinstance(wait, int | float) and math.isfinite(wait)):
             raise SettingsError(f"wait is {wait!r}; give seconds, 0 or more.")
         self._sightings.note(worker, POLLED)
         claims = await self.room.take(waiter, wait)
         for claim in claims:
-            self._claims.remember(claim, worker)
+            self._claims.remember(claim, worker, claimed_by)
         self._sightings.note(worker, Action.PICKED if claims else POLLED)
         return claims
 
@@ -139,6 +141,7 @@ class WorkQueue:
             tags=waiter.tags,
             max_attempts=self.max_retries,
             most_bytes=MOST_BYTES,
+            claimed_by=waiter.claimed_by,
             now=self.now(),
         )
 
@@ -158,10 +161,16 @@ class WorkQueue:
         fence: int | None = None,
         execution_ms: int | None = None,
         status_code: int | None = None,
+        claimed_by: str | None = None,
     ) -> Recorded:
         """The worker did its work. Raises EventNotFound, ClaimLost or AlreadyReported; then nothing has changed."""
         report = WorkReport(
-            event_id=event_id, worker=worker, fence=fence, execution_ms=execution_ms, status_code=status_code
+            event_id=event_id,
+            worker=worker,
+            fence=fence,
+            execution_ms=execution_ms,
+            status_code=status_code,
+            claimed_by=claimed_by,
         )
         return _only(await self.complete_many([report]))
 
@@ -175,6 +184,7 @@ class WorkQueue:
         retry: bool = True,
         execution_ms: int | None = None,
         status_code: int | None = None,
+        claimed_by: str | None = None,
     ) -> Recorded:
         """The attempt failed: tried again after ``retry_after``, or dead when it was the last one allowed, or when
         ``retry`` is False because no retry can help.
@@ -190,6 +200,7 @@ class WorkQueue:
             retry=retry,
             execution_ms=execution_ms,
             status_code=status_code,
+            claimed_by=claimed_by,
         )
         return _only(await self.fail_many([report]))
 
@@ -211,7 +222,13 @@ class WorkQueue:
     # ------------------------------------------------- start, extend, release
 
     async def start(
-        self, event_id: int, worker: str, *, fence: int | None = None, lease: timedelta | float | None = None
+        self,
+        event_id: int,
+        worker: str,
+        *,
+        fence: int | None = None,
+        lease: timedelta | float | None = None,
+        claimed_by: str | None = None,
     ) -> Lease:
         """The worker begins: the log says STARTED, and the lease lasts at least ``lease`` from now.
 
@@ -222,10 +239,17 @@ class WorkQueue:
         async def begin(held: Held) -> bool:
             return not await self.store.start([held], longer, now=self.now())
 
-        return await self._lengthen(WorkReport(event_id=event_id, worker=worker, fence=fence), begin, Action.STARTED)
+        report = WorkReport(event_id=event_id, worker=worker, fence=fence, claimed_by=claimed_by)
+        return await self._lengthen(report, begin, Action.STARTED)
 
     async def heartbeat(
-        self, event_id: int, worker: str, *, fence: int | None = None, lease: timedelta | float | None = None
+        self,
+        event_id: int,
+        worker: str,
+        *,
+        fence: int | None = None,
+        lease: timedelta | float | None = None,
+        claimed_by: str | None = None,
     ) -> Lease:
         """The worker is still at it: the lease lasts at least ``lease`` from now, no log row.
 
@@ -236,7 +260,8 @@ class WorkQueue:
         async def extend(held: Held) -> bool:
             return not await self.store.extend([held], longer, now=self.now())
 
-        return await self._lengthen(WorkReport(event_id=event_id, worker=worker, fence=fence), extend, HEARTBEAT)
+        report = WorkReport(event_id=event_id, worker=worker, fence=fence, claimed_by=claimed_by)
+        return await self._lengthen(report, extend, HEARTBEAT)
 
     async def _lengthen(self, report: WorkReport, change: Change, action: str) -> Lease:
         held = await self._reporter.hold(report, change)
@@ -246,14 +271,17 @@ class WorkQueue:
             raise await self._reporter.why_not(report, current)
         return Lease(event_id=report.event_id, worker=report.worker, fence=held.fence, expires_at=current.due)
 
-    async def release(self, event_id: int, worker: str, *, fence: int | None = None) -> None:
+    async def release(
+        self, event_id: int, worker: str, *, fence: int | None = None, claimed_by: str | None = None
+    ) -> None:
         """The worker gives the event back: ready at once, no attempt charged. Raises EventNotFound or ClaimLost."""
 
         async def give_back(held: Held) -> bool:
             (settled,) = await self.store.settle([Report(held, Release())], now=self.now())
             return settled.accepted
 
-        held = await self._reporter.hold(WorkReport(event_id=event_id, worker=worker, fence=fence), give_back)
+        report = WorkReport(event_id=event_id, worker=worker, fence=fence, claimed_by=claimed_by)
+        held = await self._reporter.hold(report, give_back)
         self._claims.forget(held)
         self._sightings.note(worker, Action.RELEASED)
 

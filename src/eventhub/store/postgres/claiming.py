@@ -133,7 +133,9 @@ class PostgresClaiming(Remembering):
     async def _take_from(self, routes: list[int], limit: int, wanted: Wanted, workers: list[str]) -> Taken:
         if len(routes) == 1:
             return await self._take_from_one(routes[0], limit, wanted, workers)
-        asked = (routes, limit, workers, wanted.lease, wanted.max_attempts, wanted.now, self._memory.incarnation.fence)
+        fence = self._memory.incarnation.fence
+        beside = wanted.max_attempts, wanted.now, wanted.claimed_by, fence
+        asked = (routes, limit, workers, wanted.lease, *beside)
         taken = await self._told(await self._fetch(SQL.claim_routes, *asked), wanted, workers)
         if not taken.is_enough(limit, workers) and await self._fetch(SQL.any_ready, routes):
             # Others hold the oldest of all just now. One by one, a claim steps over what is held.
@@ -155,8 +157,8 @@ class PostgresClaiming(Remembering):
         return taken
 
     async def _look(self, look: Look, limit: int, wanted: Wanted, workers: list[str]) -> Taken:
-        fence = self._memory.incarnation.fence
-        asked = (look.route, limit, workers, wanted.lease, look.start, wanted.max_attempts, wanted.now, fence)
+        beside = wanted.max_attempts, wanted.now, wanted.claimed_by, self._memory.incarnation.fence
+        asked = (look.route, limit, workers, wanted.lease, look.start, *beside)
         try:
             taken = await self._told(await self._fetch(SQL.claim_route, *asked), wanted, workers)
         except BaseException:

@@ -78,6 +78,7 @@ def _lease(connection: apsw.Connection, rows: list[tuple[Any, ...]], wanted: Wan
     due = now + wanted.lease // timedelta(microseconds=1)
     numbers = [row[0] for row in rows]
     named = {"worker": wanted.worker, "due": due, "max_attempts": wanted.max_attempts, "ids": ids(numbers)}
+    named["claimed_by"] = wanted.claimed_by
     connection.execute(SQL.lease, named)
     connection.execute(SQL.log_picked, {"now": now, "ids": ids(numbers)})
     if wanted.max_attempts is not None:

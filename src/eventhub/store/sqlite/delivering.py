@@ -302,7 +302,8 @@ class SqliteDelivering(Store):
                 return []
             numbers = [row[0] for row in rows]
             due = at + lease // _MICROSECOND
-            connection.execute(SQL.lease, {"worker": worker, "due": due, "max_attempts": None, "ids": ids(numbers)})
+            named = {"worker": worker, "claimed_by": None, "due": due, "max_attempts": None, "ids": ids(numbers)}
+            connection.execute(SQL.lease, named)
             connection.execute(SQL.log_picked, {"now": at, "ids": ids(numbers)})
             return [to_message_claim((*row, at), from_micros, raised=1) for row in rows]
 

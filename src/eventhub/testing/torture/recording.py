@@ -28,6 +28,7 @@ class Recording(Store):
         tags: Iterable[str] | None = None,
         max_attempts: int | None = None,
         most_bytes: int | None = None,
+        claimed_by: str | None = None,
         now: datetime | None = None,
     ) -> list[Claim]:
         call = self.history.invoke("claim", [{"worker": worker}])
@@ -40,6 +41,7 @@ class Recording(Store):
                 tags=tags,
                 max_attempts=max_attempts,
                 most_bytes=most_bytes,
+                claimed_by=claimed_by,
                 now=now,
             )
         except EventHubError as error:

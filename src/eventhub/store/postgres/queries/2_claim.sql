@@ -4,7 +4,7 @@
 -- name: claim_route
 -- Only ready deliveries are in the index, so the cost does not depend on what else waits; the floor ($5) steps over
 -- entries of claimed rows that an old snapshot keeps from being cleaned away. $3 is the one worker that gets all of it, or
--- a worker for each, of whom the first gets the oldest. The fence goes on above those of earlier incarnations ($8).
+-- a worker for each, of whom the first gets the oldest. The fence goes on above those of earlier incarnations ($9).
 -- The answer is one row of columns, in the order of the events, because the other side needs more time for a row than for
 -- what is in it: when the leases end; the ids; the payloads, between characters that JSON has no place for; the types and
 -- times, one for all if it is the same; more about those that are not claimed for the first time, or have more than a type
@@ -14,10 +14,10 @@ WITH pick AS MATERIALIZED (
   SELECT ctid AS tid FROM eventhub.deliveries WHERE state = 0 AND route = $1 AND event_id >= $5
   ORDER BY event_id LIMIT $2 FOR UPDATE SKIP LOCKED),
 taken AS (
-  UPDATE eventhub.deliveries SET state = 1, fence = greatest(fence, $8) + 1, attempts = attempts + 1,
+  UPDATE eventhub.deliveries SET state = 1, fence = greatest(fence, $9) + 1, attempts = attempts + 1,
          worker = CASE cardinality($3::text[]) WHEN 1 THEN ($3::text[])[1]
                   ELSE ($3::text[])[array_position(ARRAY (SELECT tid FROM pick), ctid)] END,
-         due = coalesce($7, now()) + $4::interval, max_attempts = coalesce($6, max_attempts)
+         due = coalesce($7, now()) + $4::interval, max_attempts = coalesce($6, max_attempts), claimed_by = $8
   WHERE ctid = ANY (ARRAY (SELECT tid FROM pick))
   RETURNING id, event_id, fence, attempts, failures, lane, max_attempts, due, worker),
 logged AS (
@@ -36,7 +36,7 @@ FROM (SELECT t.id, t.fence, t.attempts, t.failures, t.lane, t.max_attempts, t.du
              pg_column_size(e.payload) >= 8000 OR pg_column_compression(e.payload) IS NOT NULL
              OR e.metadata IS NOT NULL
                 AND (pg_column_size(e.metadata) >= 8000 OR pg_column_compression(e.metadata) IS NOT NULL) AS large,
-             t.fence <> $8 + 1 OR t.attempts <> 1 OR t.failures <> 0 OR t.lane IS NOT NULL
+             t.fence <> $9 + 1 OR t.attempts <> 1 OR t.failures <> 0 OR t.lane IS NOT NULL
              OR t.max_attempts IS DISTINCT FROM $6::integer
              OR num_nonnulls(e.metadata, e.tags, e.title, e.description, e.ordering_key, e.idempotency_key) > 0 AS special
       FROM taken t JOIN eventhub.events e ON e.id = t.event_id ORDER BY t.event_id) c;
@@ -53,10 +53,10 @@ pick AS MATERIALIZED (
   CROSS JOIN LATERAL (SELECT d.ctid AS tid FROM eventhub.deliveries d WHERE d.id = c.id AND d.state + 0 = 0
                       LIMIT 1 FOR UPDATE SKIP LOCKED) p),
 taken AS (
-  UPDATE eventhub.deliveries SET state = 1, fence = greatest(fence, $7) + 1, attempts = attempts + 1,
+  UPDATE eventhub.deliveries SET state = 1, fence = greatest(fence, $8) + 1, attempts = attempts + 1,
          worker = CASE cardinality($3::text[]) WHEN 1 THEN ($3::text[])[1]
                   ELSE ($3::text[])[array_position(ARRAY (SELECT tid FROM pick), ctid)] END,
-         due = coalesce($6, now()) + $4::interval, max_attempts = coalesce($5, max_attempts)
+         due = coalesce($6, now()) + $4::interval, max_attempts = coalesce($5, max_attempts), claimed_by = $7
   WHERE ctid = ANY (ARRAY (SELECT tid FROM pick))
   RETURNING id, event_id, fence, attempts, failures, lane, max_attempts, due, worker),
 logged AS (
@@ -75,7 +75,7 @@ FROM (SELECT t.id, t.fence, t.attempts, t.failures, t.lane, t.max_attempts, t.du
              pg_column_size(e.payload) >= 8000 OR pg_column_compression(e.payload) IS NOT NULL
              OR e.metadata IS NOT NULL
                 AND (pg_column_size(e.metadata) >= 8000 OR pg_column_compression(e.metadata) IS NOT NULL) AS large,
-             t.fence <> $7 + 1 OR t.attempts <> 1 OR t.failures <> 0 OR t.lane IS NOT NULL
+             t.fence <> $8 + 1 OR t.attempts <> 1 OR t.failures <> 0 OR t.lane IS NOT NULL
              OR t.max_attempts IS DISTINCT FROM $5::integer
              OR num_nonnulls(e.metadata, e.tags, e.title, e.description, e.ordering_key, e.idempotency_key) > 0 AS special
       FROM taken t JOIN eventhub.events e ON e.id = t.event_id ORDER BY t.event_id) c;
@@ -107,7 +107,8 @@ WITH pick AS MATERIALIZED (
                       LIMIT 1 FOR UPDATE SKIP LOCKED) p),
 taken AS (
   UPDATE eventhub.deliveries SET state = 1, fence = greatest(fence, $5) + 1, attempts = attempts + 1, worker = $2,
-         due = coalesce($4, now()) + $3::interval, owner = CASE WHEN handlers IS NOT NULL THEN $2 END
+         due = coalesce($4, now()) + $3::interval, owner = CASE WHEN handlers IS NOT NULL THEN $2 END,
+         claimed_by = NULL
   WHERE ctid = ANY (ARRAY (SELECT tid FROM pick))
   RETURNING id, event_id, route, fence, attempts, failures, lane, max_attempts, due),
 logged AS (

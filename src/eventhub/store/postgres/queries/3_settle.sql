@@ -3,7 +3,7 @@
 -- name: standing
 -- How deliveries stand.
 SELECT d.id, d.event_id, d.fence, d.state, d.lane, d.worker, d.attempts, d.max_attempts, d.due, d.failures,
-       (SELECT r.queue FROM eventhub.routes r WHERE r.id = d.route)
+       (SELECT r.queue FROM eventhub.routes r WHERE r.id = d.route), d.claimed_by
 FROM eventhub.deliveries d WHERE d.id = ANY ($1::bigint[]);
 
 -- name: hold_lanes

@@ -35,7 +35,7 @@ WHERE d.state = 0 AND d.id IN (SELECT value FROM carray(:ids)) ORDER BY d.event_
 
 -- name: lease
 -- The claim itself: the fence goes up with every claim and never comes down. The plus keeps the rows looked up by id.
-UPDATE eventhub_deliveries SET state = 1, fence = fence + 1, attempts = attempts + 1, worker = :worker, due = :due,
+UPDATE eventhub_deliveries SET state = 1, fence = fence + 1, attempts = attempts + 1, worker = :worker, claimed_by = :claimed_by, due = :due,
        max_attempts = coalesce(:max_attempts, max_attempts)
 WHERE +state = 0 AND id IN (SELECT value FROM carray(:ids));
 

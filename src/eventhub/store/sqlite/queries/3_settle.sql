@@ -6,7 +6,7 @@ WHERE id IN (SELECT value FROM carray(:ids));
 -- name: current
 -- How deliveries stand, for those who ask.
 SELECT d.id, d.event_id, d.fence, d.state, d.lane, d.worker, d.attempts, d.max_attempts, d.due, d.failures,
-       (SELECT r.queue FROM eventhub_routes r WHERE r.id = d.route)
+       (SELECT r.queue FROM eventhub_routes r WHERE r.id = d.route), d.claimed_by
 FROM eventhub_deliveries d WHERE d.id IN (SELECT value FROM carray(:ids));
 
 -- name: count_current
