@@ -38,7 +38,7 @@ STATISTICS = {
 }
 STATEMENTS = {
     "claim_messages": "ARRAY[1], ARRAY[2], ARRAY[{count}], ARRAY[0], ARRAY[0], 0, 'w', '1 min', 4, NULL, ARRAY[7], 9,0",
-    "advance": "{keys}, NULL",
+    "advance": "{keys}, NULL, NULL",
     "hold_lanes": "{keys}",
     "taken_lanes": "{keys}",
     "drop_lanes": "{keys}",

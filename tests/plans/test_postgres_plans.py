@@ -79,7 +79,10 @@ STATEMENTS = {
         f"{IDS}, {FENCES}, {TRUE}, NULL, NULL, {TEXTS}, {TEXTS}, NULL, NULL, NULL, 'FAILED', NULL, NULL",
         {"deliveries_pkey", "events_pkey", "subscribers_pkey"},
     ),
-    "advance": ("ARRAY[1, 2, 3], NULL", {"deliveries_behind", "deliveries_head"}),
+    "advance": (
+        "ARRAY[1, 2, 3], ARRAY[7, NULL, 9], NULL",
+        {"deliveries_behind", "deliveries_head", "deliveries_pkey", "lanes_pkey"},
+    ),
     "drop_lanes": ("ARRAY[1, 2, 3]", {"lanes_pkey", "deliveries_head"}),
     "tend": ("NULL, 1000", {"deliveries_waiting", "deliveries_leased"}),
     "take_back": (f"{IDS}, {FENCES}, NULL", {"deliveries_pkey"}),

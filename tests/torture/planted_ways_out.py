@@ -52,16 +52,18 @@ def free_keys_without_lock() -> None:
     """PostgreSQL: a publisher goes behind a head that is leaving at this moment, and nobody wakes it."""
     advance = postgres_settling.advance
 
-    async def advanced(connection: Any, lanes: list[int], now: datetime | None) -> postgres_settling.Freed:
-        freed = await advance(connection, lanes, now)
+    async def advanced(connection: Any, heads: Any, now: datetime | None) -> postgres_settling.Freed:
+        freed = await advance(connection, heads, now)
         await asyncio.sleep(0.1)  # nothing is committed
         return freed
 
     put(publisher, "ORDERING_KEYS", FEW_KEYS)
     put(postgres_settling, "advance", advanced)
     change(POSTGRES, "hold_lanes", "FOR UPDATE", "")
-    change(POSTGRES, "lock_lanes", "DO UPDATE SET consumer = excluded.consumer", "DO NOTHING")
-    change(POSTGRES, "drop_lanes", "AND NOT EXISTS", "AND false AND NOT EXISTS")
+    change(
+        POSTGRES, "lock_lanes", "DO UPDATE SET returned = true WHERE $4::boolean AND NOT known.returned", "DO NOTHING"
+    )
+    change(POSTGRES, "advance", "DELETE FROM eventhub.lanes WHERE", "DELETE FROM eventhub.lanes WHERE false AND")
 
 
 def send_blocked_keys() -> None:

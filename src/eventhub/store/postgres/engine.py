@@ -341,7 +341,9 @@ class PostgresStore(
             before = (now or await connection.fetchval("SELECT now()")) if by_lease else None
             await connection.fetch(SQL.hold_deliveries, [report.held.id for report in reports])
             buried = await settling.bury(connection, reports, now, last_action="ABANDONED", ended_before=before)
-            return {number for number, _ in buried}, await settling.advance(connection, lanes, now) if lanes else []
+            return {number for number, _ in buried}, await settling.advance(
+                connection, settling.heads_in(reports, buried), now
+            )
 
         buried, freed = await self._transact(work)
         self._memory.floors.lower(freed)

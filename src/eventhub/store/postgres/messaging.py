@@ -121,7 +121,7 @@ class PostgresMessaging(Remembering):
                 if buried is None:
                     return False, []
                 await _log(connection, buried, "SKIPPED", by, now)
-            return True, await settling.advance(connection, [lane], now)
+            return True, await settling.advance(connection, {lane: None}, now)
 
         return await self._free(acts.key_of_subscriber("skip", subscriber, key), work, now)
 
@@ -178,7 +178,7 @@ class PostgresMessaging(Remembering):
                 await connection.fetch(SQL.hold_lanes, [lane])
             await connection.fetch(SQL.hold_deliveries, [message_id])
             done = await decision(connection)
-            return done, await settling.advance(connection, [lane], now) if done and lane is not None else []
+            return done, await settling.advance(connection, {lane: None}, now) if done and lane is not None else []
 
         return await self._free(acts.of_message(what, message_id), work, now)
 

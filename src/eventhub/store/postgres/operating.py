@@ -55,11 +55,11 @@ class PostgresOperating(Remembering):
                 return [], []
             ordered = {row[2]: (row[2], row[3], row[4]) for row in letters if row[2] is not None}
             if ordered:
-                await connection.execute(SQL.lock_lanes, *(list(c) for c in zip(*ordered.values(), strict=True)))
+                await connection.execute(SQL.lock_lanes, *(list(c) for c in zip(*ordered.values(), strict=True)), True)
             await connection.execute(SQL.close_dead, [row[0] for row in letters], by, now)
             revived = await connection.fetch(SQL.revive, [row[0] for row in letters], by, now)
             stepped = [row[0] for row in await connection.fetch(SQL.step_back, list(ordered))] if ordered else []
-            return revived, await settling.advance(connection, stepped, now) if stepped else []
+            return revived, await settling.advance(connection, dict.fromkeys(stepped), now)
 
         await self.open()
         rows, freed = await self._transact(audited(act, work, now))
@@ -77,7 +77,7 @@ class PostgresOperating(Remembering):
             await connection.fetch(SQL.hold_lanes, [lane])
             if not await connection.fetch(SQL.unpark, lane, by, now):
                 return False, []
-            return True, await settling.advance(connection, [lane], now)
+            return True, await settling.advance(connection, {lane: None}, now)
 
         await self.open()
         done, freed = await self._transact(audited(act, work, now))

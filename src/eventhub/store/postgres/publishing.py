@@ -162,11 +162,13 @@ def broadcast_keys(events: Iterable[NewEvent]) -> list[int]:
 
 
 async def lock_lanes(connection: Any, lanes: dict[int, tuple[str, str]]) -> set[int]:
-    """Lock the ordering keys; returns those that have a head."""
+    """Lock the ordering keys; returns those that have a head, which a new one has not."""
     if not lanes:
         return set()
-    await connection.execute(SQL.lock_lanes, list(lanes), *(list(c) for c in zip(*lanes.values(), strict=True)))
-    return {row[0] for row in await connection.fetch(SQL.taken_lanes, list(lanes))}
+    columns = (list(column) for column in zip(*lanes.values(), strict=True))
+    new = {row[0] for row in await connection.fetch(SQL.lock_lanes, list(lanes), *columns, False)}
+    old = list(lanes.keys() - new)
+    return {row[0] for row in await connection.fetch(SQL.taken_lanes, old)} if old else set()
 
 
 async def _insert_plain(

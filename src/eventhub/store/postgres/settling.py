@@ -18,7 +18,17 @@ from eventhub.store.postgres.reading import same
 from eventhub.store.rows import to_current
 from eventhub.store.values import Report, Route, Settled
 
-__all__ = ["Freed", "advance", "answers_to_alike", "array_text", "bury", "complete", "complete_alike", "settle"]
+__all__ = [
+    "Freed",
+    "advance",
+    "answers_to_alike",
+    "array_text",
+    "bury",
+    "complete",
+    "complete_alike",
+    "heads_in",
+    "settle",
+]
 
 Freed = list[tuple[int, int]]
 """Deliveries that became ready: (route, event id), so that claims look for them where they are."""
@@ -61,7 +71,7 @@ async def settle(
         done |= _done(rows)
         freed += [(row[3], row[4]) for row in rows if row[5] == State.READY]
     if lanes:
-        freed += await advance(connection, lanes, now)
+        freed += await advance(connection, heads_in(ordered, done), now)
     return await _answers(connection, reports, first, done), freed
 
 
@@ -159,10 +169,24 @@ def to_try_again(reports: list[Report], settled: Sequence[Settled]) -> dict[int,
     return again
 
 
-async def advance(connection: Any, lanes: list[int], now: datetime | None) -> Freed:
-    """Keys whose head has left: the next steps forward, and a key with nothing left is forgotten."""
-    rows = await connection.fetch(SQL.advance, lanes, now)
-    await connection.execute(SQL.drop_lanes, lanes)
+def heads_in(reports: Iterable[Report], done: Done) -> dict[int, int | None]:
+    """The keys that may go on after these reports, with the head that was reported; None when it may have been another.
+
+    Whatever is leased is the head of its key, and stays so unless it has ended.
+    """
+    ended = [
+        report
+        for report in reports
+        if report.held.lane is not None and _claim(report) in done and isinstance(report.outcome, Complete | Bury)
+    ]
+    return {cast("int", report.held.lane): report.held.id if report.leased else None for report in ended}
+
+
+async def advance(connection: Any, heads: Mapping[int, int | None], now: datetime | None) -> Freed:
+    """Keys whose head has left, and which it was if that is known: the next of each steps forward."""
+    if not heads:
+        return []
+    rows = await connection.fetch(SQL.advance, list(heads), list(heads.values()), now)
     return [(row[0], row[1]) for row in rows if row[2] == State.READY]
 
 

@@ -120,7 +120,7 @@ class PostgresSubscribing(Remembering):
                 await connection.fetch(SQL.hold_lanes, lanes)
             count = await connection.fetchval(SQL.cancel_messages, [row[0] for row in rows], by, now)
             if lanes:
-                await settling.advance(connection, lanes, now)
+                await settling.advance(connection, dict.fromkeys(lanes), now)
             return len(rows), int(count)
 
         await self.open()

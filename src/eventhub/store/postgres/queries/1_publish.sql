@@ -47,10 +47,13 @@ LEFT JOIN eventhub.events e ON e.id = k.event_id;
 DELETE FROM eventhub.idempotency_keys WHERE (scope, key) IN (SELECT * FROM unnest($1::text[], $2::text[]));
 
 -- name: lock_lanes
--- Make the ordering keys known and lock them, in order: who holds the lock decides who is behind whom.
-INSERT INTO eventhub.lanes (id, consumer, key)
-SELECT w.id, w.consumer, w.key FROM unnest($1::bigint[], $2::text[], $3::text[]) AS w(id, consumer, key) ORDER BY w.id
-ON CONFLICT (id) DO UPDATE SET consumer = excluded.consumer;
+-- Make the ordering keys known and lock them, in order: who holds the lock decides who is behind whom. One that is there
+-- is locked without a new version of its row, of which an old snapshot would keep all; those that are new come back. With
+-- $4 something older is to return to them.
+INSERT INTO eventhub.lanes AS known (id, consumer, key, returned)
+SELECT w.id, w.consumer, w.key, $4 FROM unnest($1::bigint[], $2::text[], $3::text[]) AS w(id, consumer, key) ORDER BY w.id
+ON CONFLICT (id) DO UPDATE SET returned = true WHERE $4::boolean AND NOT known.returned
+RETURNING id;
 
 -- name: hold_keys
 -- Whoever broadcasts under a key waits here for those who did before and have not committed, so that the ids of a key are
@@ -64,8 +67,12 @@ SELECT NULL, pg_advisory_xact_lock(k) FROM unnest($1::bigint[]) AS k;
 SELECT pg_advisory_xact_lock(hashtext('eventhub.keys'));
 
 -- name: taken_lanes
--- Which of these keys have a head already: their new deliveries go behind it. A statement of its own, after the lock.
-SELECT lane FROM eventhub.deliveries WHERE lane = ANY ((SELECT $1::bigint[])::bigint[]) AND lane IS NOT NULL AND state <> 2;
+-- Which of these keys have a head already: their new deliveries go behind it. A statement of its own, after the lock. A
+-- head is nearly always the last that its key has had: those before it have gone, but an old snapshot keeps their entries.
+SELECT w.lane FROM unnest((SELECT $1::bigint[])) AS w(lane)
+CROSS JOIN LATERAL (SELECT 1 FROM eventhub.deliveries h
+                    WHERE h.lane >= w.lane AND h.lane <= w.lane AND h.lane IS NOT NULL AND h.state <> 2
+                    ORDER BY h.lane DESC, h.id DESC LIMIT 1) head;
 
 -- name: insert_events
 -- Event, delivery and log rows of a whole batch in one round trip. A column that is empty throughout is passed as NULL.

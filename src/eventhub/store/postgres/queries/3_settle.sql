@@ -179,20 +179,32 @@ logged AS (
 SELECT id, fence, coalesce($12, now()) FROM hit;
 
 -- name: advance
--- The next of a key steps forward, unless the key still has a head. A statement of its own, after the lanes are locked:
--- it must see what every other transaction on these keys has committed. Only one index gives the order by lane and id; by
--- id alone the way through all that waits would look short to who has only seen a hot key. OFFSET 0: look at the head of
--- each key, never through all heads.
+-- The next of a key steps forward, unless the key still has a head, and a key with nothing left is forgotten. A statement
+-- of its own, after the lanes are locked: it must see what every other transaction on these keys has committed.
+-- Ids of a key grow in the order in which its lane was locked. So when it is known which head has left ($2), whoever is
+-- next comes behind it, and only its own row tells whether it has gone: nothing that left before is stepped over, which an
+-- old snapshot keeps from being cleaned away. Where something older has returned, the look is from the beginning.
+-- Only one index gives the order by lane and id; by id alone the way through all that waits would look short to who has
+-- only seen a hot key. LIMIT, OFFSET 0: look at the head of each key, never through all heads.
+WITH freed AS MATERIALIZED (
+  SELECT w.lane, CASE WHEN w.past IS NULL OR coalesce(l.returned, true) THEN 0 ELSE w.past END AS past
+  FROM unnest((SELECT $1::bigint[]), $2::bigint[]) AS w(lane, past)
+  LEFT JOIN LATERAL (SELECT returned FROM eventhub.lanes WHERE id = w.lane OFFSET 0) l ON true
+  WHERE CASE WHEN w.past IS NOT NULL
+             THEN (SELECT 1 FROM eventhub.deliveries h WHERE h.id = w.past AND h.lane + 0 = w.lane LIMIT 1) IS NULL
+             ELSE (SELECT 1 FROM eventhub.deliveries h
+                   WHERE h.lane >= w.lane AND h.lane <= w.lane AND h.lane IS NOT NULL AND h.state <> 2
+                   ORDER BY h.lane DESC, h.id DESC LIMIT 1) IS NULL END),
+next AS MATERIALIZED (
+  SELECT f.lane, n.tid FROM freed f
+  LEFT JOIN LATERAL (SELECT b.ctid AS tid FROM eventhub.deliveries b
+                     WHERE (b.lane, b.id) > (f.lane, f.past) AND b.lane <= f.lane AND b.state = 2
+                     ORDER BY b.lane, b.id LIMIT 1) n ON true),
+forgotten AS (DELETE FROM eventhub.lanes WHERE id = ANY (ARRAY (SELECT lane FROM next WHERE tid IS NULL)))
 UPDATE eventhub.deliveries d
-SET state = CASE WHEN d.due > coalesce($2, now()) THEN 3 ELSE 0 END,
-    due = CASE WHEN d.due > coalesce($2, now()) THEN d.due END
-FROM unnest((SELECT $1::bigint[])) AS w(lane)
-CROSS JOIN LATERAL (SELECT n.ctid AS tid FROM eventhub.deliveries n
-                    WHERE n.lane >= w.lane AND n.lane <= w.lane AND n.state = 2
-                    ORDER BY n.lane, n.id LIMIT 1) next
-WHERE d.ctid = next.tid
-  AND NOT EXISTS (SELECT 1 FROM eventhub.deliveries h WHERE h.lane = w.lane AND h.lane IS NOT NULL AND h.state <> 2
-                  OFFSET 0)
+SET state = CASE WHEN d.due > coalesce($3, now()) THEN 3 ELSE 0 END,
+    due = CASE WHEN d.due > coalesce($3, now()) THEN d.due END
+WHERE d.ctid = ANY (ARRAY (SELECT tid FROM next WHERE tid IS NOT NULL))
 RETURNING d.route, d.event_id, d.state;
 
 -- name: drop_lanes
