@@ -209,3 +209,36 @@ async def test_a_file_in_a_read_only_directory_is_told_to_be_read_only(reachable
     reachable.chmod(0o755)
     assert told.startswith(("StoreReadOnly", "StoreUnavailable"))
     assert os.fspath(path) in told
+
+
+async def test_a_disk_without_room_for_the_index_of_the_log_is_full_until_there_is_some(reachable: Path) -> None:
+    """No file may be longer than 16 KiB: the -shm of a database that is there cannot be made."""
+    path = reachable / "hub.db"
+    async with open_store(path) as store:
+        await publish_one(store)
+    program = f"""
+import asyncio, resource
+from eventhub.errors import StoreFull
+from eventhub.store import open_store
+from tests.conformance.support import ids, publish_one, take
+async def main():
+    _, most = resource.getrlimit(resource.RLIMIT_FSIZE)
+    store = open_store({str(path)!r})
+    resource.setrlimit(resource.RLIMIT_FSIZE, (16_384, most))
+    for _ in range(2):
+        try:
+            await publish_one(store)
+        except StoreFull as error:
+            print("full:", error)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+    await publish_one(store)
+    print(len(ids(await take(store, 10))), "events")
+    await store.close()
+asyncio.run(main())
+"""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", program, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+    )
+    first, second, last = (await process.communicate())[0].decode().splitlines()
+    assert first == second == f"full: {path}: the disk is full. Free some room; nothing that was acknowledged is lost."
+    assert last == "2 events"

@@ -2,6 +2,7 @@
 
 import asyncio
 
+import apsw
 import pytest
 
 from eventhub.core.events import Status
@@ -259,7 +260,7 @@ async def test_a_file_whose_writer_has_given_up_fails_the_check(sqlite_path: obj
     async with open_store(str(sqlite_path)) as store:
 
         def fail_to_sync(_: object) -> None:
-            raise StoreUnavailable("the disk reported an input/output error")
+            raise apsw.IOError("the sync failed")
 
         with pytest.raises(StoreUnavailable):
             await store._writer.run(fail_to_sync)  # type: ignore[attr-defined]

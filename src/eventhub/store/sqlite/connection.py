@@ -169,18 +169,41 @@ def translated(path: str) -> Iterator[None]:
             f"{path} cannot be written ({error}). Check the permissions of the file and of its directory."
         ) from error
     except apsw.FullError as error:
-        raise StoreFull(f"{path}: the disk is full. Free some room; nothing that was acknowledged is lost.") from error
+        raise _full(path) from error
     except apsw.CantOpenError as error:
-        raise StoreUnavailable(
-            f"Cannot open {path} ({error}). Check that the directory exists and can be written."
-        ) from error
+        raise _cannot_open(path, error) from error
     except apsw.NotADBError as error:
         raise StoreError(f"{path} is not an SQLite database. Give another path, or move that file away.") from error
     except apsw.IOError as error:
-        raise StoreUnavailable(
-            f"{path}: the disk reported an input/output error ({error}). Check the disk, then restart."
-        ) from error
+        raise _failed(path, error) from error
     except apsw.CorruptError as error:
         raise StoreError(f"{path} is damaged ({error}). Restore it from a backup.") from error
     except apsw.SQLError as error:
         raise StoreError(f"{path}: {error}") from error
+
+
+def _full(path: str) -> StoreFull:
+    return StoreFull(f"{path}: the disk is full. Free some room; nothing that was acknowledged is lost.")
+
+
+def _failed(path: str, error: apsw.IOError) -> StoreError:
+    # The index of the log (-shm) could not be made longer: SQLite does not say why. It holds nothing that must last, so
+    # nothing is in doubt, and the next transaction tries again.
+    if getattr(error, "extendedresult", None) == apsw.SQLITE_IOERR_SHMSIZE:
+        return _full(path)
+    return StoreUnavailable(f"{path}: the disk reported an input/output error ({error}). Check the disk, then restart.")
+
+
+def _cannot_open(path: str, error: apsw.CantOpenError) -> StoreError:
+    if _is_full(path):
+        return _full(path)
+    return StoreUnavailable(f"Cannot open {path} ({error}). Check that the directory exists and can be written.")
+
+
+def _is_full(path: str) -> bool:
+    """Whether no file can be made beside it: there is no room left, or no number for another file."""
+    try:
+        there = os.statvfs(Path(path).absolute().parent)
+    except OSError:
+        return False
+    return there.f_bavail == 0 or (there.f_files > 0 and there.f_favail == 0)

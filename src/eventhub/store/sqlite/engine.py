@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections.abc import Callable, Sequence
+from contextlib import closing, suppress
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
@@ -24,7 +25,7 @@ from eventhub.store.sqlite.audit import SqliteAudit, audited
 from eventhub.store.sqlite.buses import SqliteBuses
 from eventhub.store.sqlite.checkpoints import Checkpoints
 from eventhub.store.sqlite.claiming import claim_chosen, claim_one_by_one
-from eventhub.store.sqlite.connection import check_library, clock, connect, migrate, translated
+from eventhub.store.sqlite.connection import check_library, clock, connect, migrate, reopen, translated
 from eventhub.store.sqlite.delivering import SqliteDelivering
 from eventhub.store.sqlite.ledger import SqliteLedger
 from eventhub.store.sqlite.messaging import SqliteMessaging
@@ -232,8 +233,7 @@ class SqliteStore(
 
     async def _watch(self) -> None:
         """Wake everyone when the file was written by another process; a look costs microseconds."""
-        connection = connect(self._file, read_only=True)
-        try:
+        with suppress(apsw.Error), closing(reopen(self._file, synchronous=self._synchronous)) as connection:
             seen = connection.pragma("data_version")
             self.wakeups.wake()  # whatever was written while nobody watched
             while True:
@@ -242,8 +242,6 @@ class SqliteStore(
                 if version != seen:
                     seen = version
                     self.wakeups.wake()
-        finally:
-            connection.close()
 
 
 def _absolute(path: str) -> str:

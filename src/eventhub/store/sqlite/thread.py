@@ -18,6 +18,7 @@ import apsw
 
 from eventhub.errors import StoreBusy, StoreClosed, StoreUnavailable
 from eventhub.store.sqlite.connection import hurried, translated
+from eventhub.store.sqlite.files import DatabaseFiles
 
 if TYPE_CHECKING:
     from concurrent.futures import Future as ThreadFuture
@@ -45,7 +46,8 @@ class _Asked(NamedTuple):
 class ConnectionThread:
     """Runs jobs on a connection of its own; with ``writes`` every batch of jobs is one transaction.
 
-    ``between`` is done with the connection after each batch of jobs, when their answers are on the way.
+    Nothing is acknowledged when its files are no more where they were. ``between`` is done with the connection after
+    each batch of jobs, when their answers are on the way.
     """
 
     def __init__(
@@ -64,6 +66,7 @@ class ConnectionThread:
         self._turn = threading.Lock()
         """Whose turn it is to use the connection: the thread's, or somebody's in place."""
         self._connection: apsw.Connection
+        self._files: DatabaseFiles | None
         self._brief_seconds = float("inf")
         self._in_place = 0
         self._broken: str | None = None
@@ -117,6 +120,8 @@ class ConnectionThread:
         loop, ready = self._start
         try:
             connection = self._opened()
+            with translated(self._path):
+                self._files = DatabaseFiles.of(connection, self._path)
         except BaseException as error:  # noqa: BLE001 - the opener waits for it
             loop.call_soon_threadsafe(_fail, ready, error)
             return
@@ -172,7 +177,10 @@ class ConnectionThread:
     def _transact(self, connection: apsw.Connection, jobs: list[Job]) -> list[tuple[bool, Any]]:
         if self._broken:
             return [(False, StoreUnavailable(self._broken))] * len(jobs)
+        files = self._files
         try:
+            if files is not None and not files.intact:
+                files.check()  # what goes into a file that is away is written in vain
             with translated(self._path):
                 connection.execute(self._begin)
                 if len(jobs) == 1:
@@ -180,9 +188,11 @@ class ConnectionThread:
                 else:
                     results = [self._alone(connection, job) for job in jobs]
                 connection.execute("COMMIT")
+            if files is not None:
+                files.check()
         except BaseException as error:  # noqa: BLE001 - given to whoever asked
             self._roll_back(connection)
-            if isinstance(error, StoreUnavailable):
+            if isinstance(error.__cause__, apsw.IOError) and isinstance(error, StoreUnavailable):
                 # After a failed sync nobody knows what is on the disk: stop here, acknowledge nothing more.
                 self._broken = str(error)
             return [(False, error)] * len(jobs)

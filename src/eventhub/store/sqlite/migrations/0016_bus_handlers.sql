@@ -11,4 +11,4 @@ CREATE TABLE eventhub_buses (
   queue       TEXT NOT NULL,
   handlers    TEXT NOT NULL,
   alive_until INTEGER NOT NULL
-) STRICT, WITHOUT ROWID;
+) WITHOUT ROWID;
