@@ -21,6 +21,7 @@ EventHubError
 ├── BlockedDestination (ValueError)    an address that webhooks must not be sent to
 ├── EventBusShutdownError              the bus was told to stop
 ├── LakeMismatch                       the lake and the database do not fit together
+├── SparkLost                          the Java process of Spark has ended
 ├── SettingsError (ValueError)         a setting has a value that cannot work
 ├── ServerUnavailable                  a hub cannot be reached over HTTP, or cannot answer now
 ├── RemoteError                        a hub refused a request for a reason of its own
@@ -61,6 +62,7 @@ __all__ = [
     "SchemaMismatch",
     "ServerUnavailable",
     "SettingsError",
+    "SparkLost",
     "StoreBusy",
     "StoreClosed",
     "StoreError",
@@ -160,6 +162,10 @@ class EventBusShutdownError(EventHubError):
 
 class LakeMismatch(EventHubError):
     """The lake is not the one that the database was copied to, or one of them is an older state; nothing was copied."""
+
+
+class SparkLost(EventHubError):
+    """The Java process of Spark has ended; what it had committed to the lake stands."""
 
 
 class SettingsError(EventHubError, ValueError):

@@ -25,6 +25,7 @@ class Command:
     def __init__(self, directory: Path, *, afresh: bool = False) -> None:
         self.directory = directory
         self._afresh = afresh
+        self.timeout = LONGEST
         kept = {name: value for name, value in os.environ.items() if not name.startswith("EVENTHUB_")}
         self.environment = {**kept, "NO_COLOR": "1"}
         self.environment.pop("COLUMNS", None)
@@ -34,7 +35,7 @@ class Command:
     ) -> subprocess.CompletedProcess[str]:
         environment = {**self.environment, **(env or {})}
         if not self._afresh:
-            return run_forked(arguments, cwd=self.directory, env=environment, stdin=stdin or "", timeout=LONGEST)
+            return run_forked(arguments, cwd=self.directory, env=environment, stdin=stdin or "", timeout=self.timeout)
         return subprocess.run(
             [EVENTHUB, *arguments],
             cwd=self.directory,
@@ -42,7 +43,7 @@ class Command:
             input=stdin or "",
             capture_output=True,
             text=True,
-            timeout=LONGEST,
+            timeout=self.timeout,
             check=False,
         )
 

@@ -33,8 +33,7 @@ def test_a_frame_is_written_committed_and_read_again(spark: SparkSession, tmp_pa
     )
     entries = write(made, table, name="first")
     assert sorted((entry.day, entry.rows) for entry in entries) == [
-        ("2026-03-01", 4),
-        ("2026-03-01", 20),
+        ("2026-03-01", 24),
         ("2026-03-02", 16),
     ]
     assert frame(spark, table).collect() == []
@@ -48,6 +47,14 @@ def test_a_frame_is_written_committed_and_read_again(spark: SparkSession, tmp_pa
     )
     assert frame(spark, table, least={"id": 24}).count() == 16  # the files, not the rows, that have less are left out
     assert frame(spark, table, days=[]).count() == 0
+
+
+def test_a_day_is_one_file_however_many_tasks_have_rows_of_it(spark: SparkSession, tmp_path: Path) -> None:
+    table = Lake(str(tmp_path / "lake")).derived("facts/numbers", SCHEMA)
+    days = "timestamp_seconds(1772323200 + (id % 5) * 86400)"
+    made = spark.range(0, 400, 1, 40).selectExpr("array(id) AS parts", "id", f"{days} AS at", f"to_date({days}) AS day")
+    entries = write(made.persist(), table, name="spread")
+    assert sorted((entry.day, entry.rows) for entry in entries) == [(f"2026-03-0{day}", 80) for day in range(1, 6)]
 
 
 def test_a_frame_in_an_object_store_needs_no_jar(

@@ -94,7 +94,8 @@ def write(frame: DataFrame, table: LakeTable, *, name: str) -> list[FileEntry]:
         for entry in write_day_files(fitting, *table.filesystem(), name=f"{name}-{part}"):
             yield as_batch(entry)
 
-    return entries_of(frame.mapInArrow(task, ENTRIES))
+    # Rows of a day come together, in tasks of a sensible size: else each of many tasks writes a file for every day.
+    return entries_of(frame.hint("rebalance", "day").mapInArrow(task, ENTRIES))
 
 
 def as_batch(entry: FileEntry) -> pa.RecordBatch:

@@ -8,15 +8,14 @@ Every step commits by itself under its own number, so a run can be stopped or ki
 from __future__ import annotations
 
 import asyncio
-import threading
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Final, Literal, Protocol
+from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 
-from eventhub.errors import StoreBusy, StoreUnavailable
+from eventhub.errors import SparkLost, StoreBusy, StoreUnavailable
 from eventhub.lake.standing import LOCK
 from eventhub.lake.tidying import Tidied, tidy
 from eventhub.lake.troubles import told
@@ -24,6 +23,8 @@ from eventhub.pipeline.agreement import check_owner
 from eventhub.pipeline.baseline import baseline_name, intend_baseline
 from eventhub.pipeline.deriving import DERIVED, Updated, position_of, update
 from eventhub.pipeline.extraction import Copied, Extraction
+from eventhub.pipeline.java_process import is_submitted, lost_java_reported
+from eventhub.pipeline.lazy_spark import ProgressReporter
 from eventhub.pipeline.locking import Hold, hold
 
 if TYPE_CHECKING:
@@ -33,11 +34,13 @@ if TYPE_CHECKING:
     from eventhub.store import Store
     from eventhub.store.ledger import Dataset
 
-__all__ = ["STAGES", "LazySpark", "Pipeline", "Run", "Stage", "Teller"]
+__all__ = ["STAGES", "Pipeline", "Run", "Stage"]
 
 Stage = Literal["copy", "derive", "tidy"]
 STAGES: Final[tuple[Stage, ...]] = ("copy", "derive", "tidy")
 CLEAN_EVERY: Final = 3600.0
+MAX_LOST: Final = 3
+"""So many runs in a row may end with Spark's Java process before it is given up."""
 
 
 class Run(msgspec.Struct, kw_only=True):
@@ -54,37 +57,6 @@ class Run(msgspec.Struct, kw_only=True):
         return sum(one.rows for one in self.copied)
 
 
-class Teller(Protocol):
-    """Who is told what goes on: steps that begin and end, and in between what they are at."""
-
-    def begin(self, step: str) -> None: ...
-    def note(self, doing: str) -> None: ...
-    def end(self, words: str) -> None: ...
-
-
-class LazySpark:
-    """A Spark that is started by the first who needs it."""
-
-    def __init__(self, start: Callable[[], SparkSession], teller: Teller) -> None:
-        self._start, self._teller = start, teller
-        self._session: SparkSession | None = None
-        self._lock = threading.Lock()
-
-    def __call__(self) -> SparkSession:
-        with self._lock:
-            if self._session is None:
-                self._teller.note("starting Spark")
-                self._session = self._start()
-            return self._session
-
-    def stop(self) -> None:
-        with self._lock:
-            if self._session is not None:
-                with suppress(OSError):  # Java may have been ended, too
-                    self._session.stop()
-                self._session = None
-
-
 class _StoppedError(Exception):
     """It was told to stop, and there is another step to do."""
 
@@ -98,7 +70,7 @@ class Pipeline:
         lake: Lake,
         *,
         spark: Callable[[], SparkSession],
-        teller: Teller,
+        teller: ProgressReporter,
         stages: Sequence[Stage] = STAGES,
         partitions: int | None = None,
         rebaseline: bool = False,
@@ -118,7 +90,7 @@ class Pipeline:
             "tidy": self._tidy,
         }
         async with hold(self._store, LOCK) as held:
-            with suppress(_StoppedError), told(self._lake.url):
+            with suppress(_StoppedError), told(self._lake.url), lost_java_reported():
                 for stage in STAGES:
                     if stage in self._stages:
                         self._go_on()
@@ -136,12 +108,20 @@ class Pipeline:
     async def again_and_again(self, interval: float, done: Callable[[Run | Exception], None]) -> None:
         """Run after run until it is stopped, each begun ``interval`` seconds after the last has ended.
 
-        A database or lake that is away, or another process at work, ends no more than one run.
+        A database or lake that is away, another process at work, or the end of Spark's Java process ends no more than
+        one run. The next one starts Spark anew; when it ends run after run, or cannot be started, that is raised.
         """
+        lost = 0
         while not self.stop.is_set():
             try:
                 done(await self.once())
+                lost = 0
             except (StoreUnavailable, StoreBusy) as error:
+                done(error)
+            except SparkLost as error:
+                lost += 1
+                if lost == MAX_LOST or is_submitted():
+                    raise
                 done(error)
             try:
                 await asyncio.wait_for(self.stop.wait(), interval)

@@ -30,8 +30,6 @@ DEFAULTS: Final[dict[str, str]] = {
     "spark.log.level": "ERROR",
     "spark.sql.catalogImplementation": "in-memory",
     "spark.sql.execution.arrow.pyspark.enabled": "true",
-    # Percentile sketches of many groups stay in a hash table: more than twice as fast as sorting.
-    "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": "1000000",
     # INT96, the default, has no statistics: readers could not skip files by time.
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.python.filterPushdown.enabled": "true",

@@ -81,6 +81,7 @@ def replay(
     subscriber = asyncio.run(_subscriber(settings, to_subscriber))
     needs_spark()
     from eventhub.lake.place import Lake
+    from eventhub.pipeline.java_process import lost_java_reported, stopping
     from eventhub.pipeline.replaying import Order, check_lake, check_name, count
     from eventhub.pipeline.replaying import replay as run
 
@@ -90,7 +91,7 @@ def replay(
     asyncio.run(check_lake(settings.db, lake))
     with waiting("Starting Spark", quiet=options.json):
         spark = options.session()
-    try:
+    with stopping(spark), lost_java_reported():
         with waiting("Counting the events", quiet=options.json):
             counts = count(spark, lake, chosen, called)
         if dry_run:
@@ -110,8 +111,6 @@ def replay(
         with waiting(f"Publishing {sum(counts.values()):,} events", quiet=options.json):
             done = run(spark, lake, chosen, order, rate=rate)
         _print_done(done, called, time.monotonic() - began, json=options.json)
-    finally:
-        spark.stop()
 
 
 def _parts(text: str | None) -> tuple[str, ...]:

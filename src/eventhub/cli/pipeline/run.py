@@ -87,7 +87,8 @@ async def _run(
     metrics: tuple[str, int] | None,
 ) -> int:
     from eventhub.lake.place import Lake
-    from eventhub.pipeline.running import STAGES, LazySpark, Pipeline
+    from eventhub.pipeline.lazy_spark import LazySpark
+    from eventhub.pipeline.running import STAGES, Pipeline
 
     settings = options.load().settings
     progress = Progress(quiet=options.json)
