@@ -8,6 +8,7 @@ from eventhub.core.events import Status
 from eventhub.core.lifecycle import Bury, Complete, Reason, Retry, State
 from eventhub.store import Store
 from eventhub.store.values import EventFilter, Report
+from tests.conformance.hub_support import broadcast, plan
 from tests.conformance.support import (
     MINUTE,
     START,
@@ -232,3 +233,15 @@ async def test_the_tags_of_many_events_are_one_question(store: Store) -> None:
     await complete(store, await take_one(store))
     assert await store.event_tags([third, first, second, 10**12]) == {first: ("a", "b"), second: (), third: ("c",)}
     assert await store.event_tags([]) == {}
+
+
+async def test_what_nobody_attempted_is_no_success_in_the_failure_rate(store: Store) -> None:
+    """A broadcast without a subscriber is complete at once, and says nothing about how work goes."""
+    await publish(store, new(), now=None)
+    (claim,) = await take(store, 1, now=None)
+    await fail(store, claim, now=None)
+    await broadcast(store, *["{}"] * 9)
+    assert (await store.fan_out(await plan(store))).events == 9
+    (stats,) = await store.stats("work")
+    assert stats.depth[Status.COMPLETED] == 9
+    assert (stats.failure_rate, stats.latency_p50_seconds) == (1.0, None)

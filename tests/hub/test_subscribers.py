@@ -158,6 +158,37 @@ async def test_a_change_for_the_worse_is_refused_and_changes_nothing(
     assert await book.get(view.id) == view
 
 
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://attacker.example/hook",
+        "http://hooks.example/in",
+        "https://hooks.example:8443/in",
+        "https://hooks.example.attacker.example/in",
+    ],
+)
+@pytest.mark.parametrize("given", [{}, {"headers": {"Authorization": "***"}}])
+async def test_a_secret_header_does_not_go_along_to_another_address(
+    book: SubscriberBook, store: Store, url: str, given: dict[str, Any]
+):
+    view, _ = await book.create(made(url="https://hooks.example/in", headers={"Authorization": "Bearer one"}))
+    with pytest.raises(InvalidSubscriberError, match="Give its value again") as caught:
+        await book.update(view.id, {"url": url, **given})
+    assert caught.value.field == "headers.Authorization"
+    assert (await ready(book, store, view.id)).subscriber.url == "https://hooks.example/in"
+    await book.update(view.id, {"url": url, "headers": {"Authorization": "Bearer two"}})
+    assert (await ready(book, store, view.id)).headers == {"authorization": "Bearer two"}
+    await book.update(view.id, {"url": "https://elsewhere.example/", "headers": {}})
+    assert (await ready(book, store, view.id)).headers == {}
+
+
+@pytest.mark.parametrize("url", ["https://hooks.example/other?a=b", "https://HOOKS.example:443/in"])
+async def test_a_secret_header_stays_for_another_path_of_the_same_address(book: SubscriberBook, store: Store, url: str):
+    view, _ = await book.create(made(url="https://hooks.example/in", headers={"Authorization": "Bearer one"}))
+    await book.update(view.id, {"url": url})
+    assert (await ready(book, store, view.id)).headers == {"authorization": "Bearer one"}
+
+
 async def test_a_hidden_header_stays_as_it_was_when_it_is_given_back(book: SubscriberBook, store: Store):
     view, _ = await book.create(made(headers={"Authorization": "Bearer one", "X-Api-Key": "two"}))
     await book.update(view.id, {"headers": {"authorization": "***", "X-Api-Key": "three"}})

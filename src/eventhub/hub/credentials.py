@@ -6,6 +6,7 @@ import secrets
 from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Final
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -13,7 +14,7 @@ from eventhub.core.signing import parse_secret, secret_text
 from eventhub.core.subscribers import Subscriber, is_secret_header
 from eventhub.errors import InvalidSubscriberError
 
-__all__ = ["HIDDEN", "Credentials", "SigningSecret", "new_secret", "part"]
+__all__ = ["HIDDEN", "Credentials", "SigningSecret", "new_secret", "origin", "part"]
 
 HIDDEN: Final = "***"
 """Stands for the value of a secret header. Given back in a change, it means: as it was."""
@@ -76,8 +77,18 @@ def new_secret() -> str:
     return secret_text(secrets.token_bytes(SECRET_BYTES))
 
 
-def part(wanted: Subscriber, before: Mapping[str, str]) -> tuple[Subscriber, dict[str, str]]:
-    """What may be shown of a subscriber, and the values of its secret headers; hidden ones are those from before."""
+def origin(url: str) -> tuple[str, str, int | None]:
+    """Whom a URL leads to: scheme, host and port."""
+    parts = urlsplit(url)
+    scheme = parts.scheme.lower()
+    return scheme, (parts.hostname or "").rstrip("."), parts.port or {"http": 80, "https": 443}.get(scheme)
+
+
+def part(wanted: Subscriber, before: Mapping[str, str], *, kept: bool = True) -> tuple[Subscriber, dict[str, str]]:
+    """What may be shown of a subscriber, and the values of its secret headers; hidden ones are those from before.
+
+    They are ``kept`` only for whom they were meant: else whoever changes the address would have them sent there.
+    """
     known = {name.lower(): value for name, value in before.items()}
     shown: dict[str, str] = {}
     hidden: dict[str, str] = {}
@@ -86,6 +97,12 @@ def part(wanted: Subscriber, before: Mapping[str, str]) -> tuple[Subscriber, dic
             shown[name] = value
             continue
         found = known.get(name.lower()) if value == HIDDEN else value
+        if value == HIDDEN and found is not None and not kept:
+            raise InvalidSubscriberError(
+                f"headers.{name} is a secret that was given for another address, and is not sent to a new scheme, host "
+                "or port. Give its value again with the new url, or give headers without it.",
+                field=f"headers.{name}",
+            )
         if found is None:
             raise InvalidSubscriberError(
                 f"headers.{name} is {HIDDEN}, which stands for a value that is kept, and there is none; give one.",

@@ -18,7 +18,7 @@ from eventhub.core.signing import parse_secret, secret_text
 from eventhub.core.subscribers import Subscriber
 from eventhub.errors import InvalidSubscriberError, SettingsError, SubscriberChanged, SubscriberNotFound
 from eventhub.handling.logs import get_logger
-from eventhub.hub.credentials import Credentials, SigningSecret, new_secret, part
+from eventhub.hub.credentials import Credentials, SigningSecret, new_secret, origin, part
 from eventhub.hub.destinations import Destinations
 from eventhub.hub.notices import Notices
 from eventhub.hub.sealing import Vault
@@ -132,12 +132,13 @@ class SubscriberBook:
     async def update(
         self, subscriber_id: int, changes: Mapping[str, Any], expected_version: int | None = None
     ) -> SubscriberView:
-        """Replace these fields; a secret header whose value is *** stays as it was."""
+        """Replace these fields; a secret header given as *** stays as it was, while the host is the same."""
 
         def change(current: Subscriber, credentials: Credentials) -> tuple[Subscriber, Credentials]:
             wanted = Subscriber.parse({**msgspec.structs.asdict(current), **changes})
             self._destinations.check_url(wanted.url)
-            shown, hidden = part(wanted, credentials.headers)
+            same = origin(wanted.url) == origin(current.url)
+            shown, hidden = part(wanted, credentials.headers, kept=same)
             return shown, msgspec.structs.replace(credentials, headers=hidden)
 
         act = Act("subscriber.update", f"subscriber:{subscriber_id}", {"changed": sorted(changes)})

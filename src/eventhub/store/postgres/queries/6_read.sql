@@ -52,9 +52,10 @@ SELECT r.queue, h.kind, count(*) FROM eventhub.handler_results h JOIN eventhub.e
 JOIN eventhub.routes r ON r.id = e.route GROUP BY r.queue, h.kind;
 
 -- name: recent_ends
--- The work on the last few thousand events tells latency and failure rate, whatever the log's length.
+-- The work on the last few thousand events tells latency and failure rate, whatever the log's length. What nobody wanted
+-- was completed without an attempt, and tells neither.
 SELECT r.queue, g.action, extract(epoch FROM g.created_at - e.created_at)
 FROM eventhub.events e JOIN eventhub.event_log g ON g.event_id = e.id JOIN eventhub.routes r ON r.id = e.route
 WHERE e.id > (SELECT coalesce(max(id), 0) - 5000 FROM eventhub.events)
   AND g.event_id > (SELECT coalesce(max(id), 0) - 5000 FROM eventhub.events)
-  AND g.action IN ('COMPLETED', 'FAILED', 'ABANDONED') AND g.delivery_id = g.event_id;
+  AND g.action IN ('COMPLETED', 'FAILED', 'ABANDONED') AND g.delivery_id = g.event_id AND g.attempt > 0;

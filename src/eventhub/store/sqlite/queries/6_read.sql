@@ -50,8 +50,9 @@ SELECT r.queue, h.kind, count(*) FROM eventhub_handler_results h JOIN eventhub_e
 JOIN eventhub_routes r ON r.id = e.route GROUP BY r.queue, h.kind;
 
 -- name: recent_ends
--- The work in the last ten thousand log rows tells latency and failure rate, whatever the log's length.
+-- The work in the last ten thousand log rows tells latency and failure rate, whatever the log's length. What nobody
+-- wanted was completed without an attempt, and tells neither.
 SELECT r.queue, g.action, (g.created_at - e.created_at) / 1e6
-FROM (SELECT event_id, delivery_id, action, created_at FROM eventhub_event_log ORDER BY id DESC LIMIT 10000) g
+FROM (SELECT event_id, delivery_id, action, attempt, created_at FROM eventhub_event_log ORDER BY id DESC LIMIT 10000) g
 JOIN eventhub_events e ON e.id = g.event_id JOIN eventhub_routes r ON r.id = e.route
-WHERE g.action IN ('COMPLETED', 'FAILED', 'ABANDONED') AND g.delivery_id = g.event_id;
+WHERE g.action IN ('COMPLETED', 'FAILED', 'ABANDONED') AND g.delivery_id = g.event_id AND g.attempt > 0;
