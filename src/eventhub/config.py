@@ -48,6 +48,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     pool_size: Annotated[
         int, Meta(ge=1, le=1000, description="PostgreSQL: the connections that a process shares; it opens one more.")
     ] = 10
+    listen_url: Annotated[
+        str,
+        Meta(
+            description="PostgreSQL behind a pooler: the URL of the database itself, over which a process is woken. "
+            "Without it new events are looked for twice a second."
+        ),
+    ] = ""
     synchronous: Annotated[
         Literal["FULL", "NORMAL", "EXTRA"],
         Meta(description="SQLite: FULL survives a power loss; NORMAL is faster and may lose the last commits."),
@@ -178,7 +185,7 @@ class Loaded(msgspec.Struct, frozen=True):
         value = getattr(self.settings, name)
         if name == "key":
             return "***" if value else ""
-        return hide_password(value) if name in ("db", "url") else value
+        return hide_password(value) if name in ("db", "url", "listen_url") else value
 
 
 _TYPES: Final[dict[str, Any]] = get_type_hints(Settings, include_extras=True)

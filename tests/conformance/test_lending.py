@@ -12,6 +12,7 @@ from eventhub.store.postgres import lending
 from eventhub.store.postgres.connection import open_pool
 from eventhub.store.postgres.lending import Lending
 from eventhub.store.postgres.memory import HubConnection, Incarnations
+from eventhub.store.postgres.server import Server
 
 WHO = "SELECT pg_backend_pid()"
 
@@ -23,7 +24,7 @@ def incarnations(postgres_url: str) -> Incarnations:
 
 @pytest.fixture
 async def pool(postgres_url: str, incarnations: Incarnations) -> AsyncIterator[asyncpg.Pool[asyncpg.Record]]:
-    opened = await open_pool(postgres_url, 1, connection_class=HubConnection, init=incarnations.check)
+    opened = await open_pool(Server(postgres_url), 1, connection_class=HubConnection, init=incarnations.check)
     yield opened
     opened.terminate()
 

@@ -240,7 +240,7 @@ async def test_a_signal_that_arrives_as_the_listener_ends_does_no_harm(
     async with open_store(postgres_url) as store:
         assert isinstance(store, PostgresStore)
         mark = store.wakeups.mark("crash")
-        store._signals.start()
+        store._signals.listen()
         assert await store.wakeups.wait("crash", since=mark, timeout=10.0), "it listens now"
         postgres.execute("NOTIFY eventhub, 'crash'", database=urlsplit(postgres_url).path.removeprefix("/"))
         await asyncio.sleep(0)  # in this very round of the loop the signal is read, after us

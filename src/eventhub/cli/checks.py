@@ -32,6 +32,7 @@ __all__ = [
     "check_stale",
     "check_upkeep",
     "check_variables",
+    "check_wakeups",
 ]
 
 GIB: Final = 1 << 30
@@ -118,6 +119,19 @@ def check_upkeep(facts: Mapping[str, Any], pool_size: int, workers: int) -> Iter
             yield Check("connections", Level.WARNING, detail, remedy)
         else:
             yield Check("connections", Level.OK, detail)
+
+
+def check_wakeups(facts: Mapping[str, Any]) -> Iterator[Check]:
+    """Without wake-ups from other processes all works, but new events wait up to half a second."""
+    if "wakeups" not in facts:
+        return
+    through = f"through a pooler in {facts['pooler']} mode; " if facts["pooler"] else ""
+    if facts["wakeups"] is None:
+        yield Check("wake-ups", Level.OK, f"{through}other processes are woken at once")
+    else:
+        remedy = "Set listen_url to the URL of the database itself, or pool=session if the pooler keeps sessions."
+        detail = f"{through}new events are looked for twice a second: {facts['wakeups']}"
+        yield Check("wake-ups", Level.WARNING, detail, remedy)
 
 
 def check_disk(path: Path) -> Iterator[Check]:

@@ -25,6 +25,7 @@ from eventhub.cli.checks import (
     check_stale,
     check_upkeep,
     check_variables,
+    check_wakeups,
 )
 from eventhub.cli.options import Common, open_existing
 from eventhub.cli.output import console, document, plain, table
@@ -103,6 +104,7 @@ async def _look(store: Store, loaded: Loaded) -> AsyncIterator[Check]:
 def _settled_facts(store: Store, facts: dict[str, Any], settings: Settings) -> Iterator[Check]:
     yield from check_durability(facts)
     yield from check_upkeep(facts, settings.pool_size, settings.workers)
+    yield from check_wakeups(facts)
     if store.engine == "sqlite" and store.url != ":memory:":
         yield from check_disk(Path(store.url))
 

@@ -51,6 +51,7 @@ class Common:
     log_level: Annotated[str | None, flag("log_level")] = None
     log_format: Annotated[str | None, flag("log_format")] = None
     pool_size: Annotated[str | None, flag("pool_size")] = None
+    listen_url: Annotated[str | None, flag("listen_url")] = None
     synchronous: Annotated[str | None, flag("synchronous")] = None
 
     def load(self) -> Loaded:

@@ -10,9 +10,12 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from time import monotonic
 from typing import Generic, TypeVar
 
-from eventhub.errors import StoreError
+from eventhub.errors import StoreError, StoreUnavailable
+from eventhub.store import limits
+from eventhub.store.limits import begin_afresh, within_call
 
 __all__ = ["Answer", "Batcher"]
 
@@ -48,7 +51,8 @@ class Batcher(Generic[T, R]):
         self._in_place = in_place
         self._lonely = True
         """Whether the last batch was a single call: then the next one will hardly find company either."""
-        self._waiting: deque[tuple[Sequence[T], asyncio.Future[Sequence[R]]]] = deque()
+        self._waiting: deque[tuple[Sequence[T], asyncio.Future[Sequence[R]], float]] = deque()
+        """The calls, and since when they wait."""
         self._busy = 0
         self._ended = asyncio.Event()
         self._running: set[asyncio.Task[None]] = set()
@@ -62,12 +66,13 @@ class Batcher(Generic[T, R]):
         """Write the items with whatever else is waiting; returns their results after the commit."""
         if not self.is_free:
             future: asyncio.Future[Sequence[R]] = asyncio.get_running_loop().create_future()
-            self._waiting.append((items, future))
+            self._waiting.append((items, future, monotonic()))
             self._start()
             return await future
         self._busy += 1
         try:
-            (answer,) = await self._write([items])
+            with within_call():
+                (answer,) = await self._write([items])
         finally:
             self._end()
             while self._waiting and self._waiting[0][1].done():  # a loop that ends cancels all, and takes no new task
@@ -93,28 +98,43 @@ class Batcher(Generic[T, R]):
 
     async def _flush(self) -> None:
         try:
+            begin_afresh()
             while self._waiting:
+                if self._waiting[0][2] + limits.CALL_SECONDS <= monotonic():
+                    self._refuse(self._waiting.popleft()[1])
+                    continue
                 calls = [self._waiting.popleft()]
                 size = len(calls[0][0])
                 while self._waiting and size + len(self._waiting[0][0]) <= self._limit:
                     calls.append(self._waiting.popleft())
                     size += len(calls[-1][0])
                 self._lonely = len(calls) == 1
-                await self._answer(calls)
+                with within_call(began=calls[0][2]):  # the first of them has waited longest
+                    await self._answer(calls)
         finally:
             # Counted here, not when the task is reaped: a call that comes in between must start a new round.
             self._end()
+
+    @staticmethod
+    def _refuse(future: asyncio.Future[Sequence[R]]) -> None:
+        if not future.done():
+            future.set_exception(
+                StoreUnavailable(
+                    f"The database did not get to it within {limits.CALL_SECONDS:.0f} s; nothing of it was written. "
+                    "Look at what keeps the database busy, then try again."
+                )
+            )
 
     def _end(self) -> None:
         self._busy -= 1
         self._ended.set()
 
-    async def _answer(self, calls: list[tuple[Sequence[T], asyncio.Future[Sequence[R]]]]) -> None:
+    async def _answer(self, calls: list[tuple[Sequence[T], asyncio.Future[Sequence[R]], float]]) -> None:
         answers: Sequence[Answer[R]]
         try:
-            answers = await self._write([items for items, _ in calls])
+            answers = await self._write([items for items, _, _ in calls])
         except asyncio.CancelledError:
-            for _, future in calls:
+            for _, future, _ in calls:
                 future.cancel()
             raise
         except Exception as error:  # noqa: BLE001 - the error belongs to the callers
@@ -123,7 +143,7 @@ class Batcher(Generic[T, R]):
                     await self._answer([call])
                 return
             answers = [error] * len(calls)
-        for (_, future), answer in zip(calls, answers, strict=True):
+        for (_, future, _), answer in zip(calls, answers, strict=True):
             if future.done():
                 continue
             if isinstance(answer, Exception):

@@ -25,6 +25,7 @@ from eventhub.store.columns import bare_one, check, is_large, kinds_in, shared_o
 from eventhub.store.completions import CompletedTogether
 from eventhub.store.delivering import Delivering
 from eventhub.store.ledger import Ledger
+from eventhub.store.limits import begin_afresh
 from eventhub.store.messages import FANOUT
 from eventhub.store.messaging import Messaging
 from eventhub.store.operating import Operating
@@ -409,5 +410,6 @@ class Store(Reading, Watching, Operating, Delivering, Messaging, Ledger, Pruning
 
 async def _quietly(work: Callable[[], Awaitable[Any]]) -> None:
     """Background work whose failure shows up again at the next call that needs its result."""
+    begin_afresh()
     with suppress(EventHubError):
         await work()

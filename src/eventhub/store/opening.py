@@ -21,7 +21,8 @@ _SYNCHRONOUS = ("FULL", "NORMAL", "EXTRA")
 def open_store(url: str | os.PathLike[str], **options: Any) -> Store:
     """The store that the URL names. It opens itself on first use; ``await`` it to open it now.
 
-    SQLite takes ``synchronous="FULL" | "NORMAL" | "EXTRA"``, also as a URL parameter; PostgreSQL ``pool_size=10``.
+    SQLite takes ``synchronous="FULL" | "NORMAL" | "EXTRA"``, also as a URL parameter; PostgreSQL ``pool_size=10``
+    and ``listen_url``, which leads past a pooler.
     """
     text = os.fspath(url)
     scheme = text.partition("://")[0] if "://" in text else ""
@@ -39,7 +40,7 @@ def open_named(settings: Settings) -> Store:
     """The store that the settings name, not opened yet."""
     postgres = settings.db.partition("://")[0] in ("postgres", "postgresql")
     if postgres:
-        return open_store(settings.db, pool_size=settings.pool_size)
+        return open_store(settings.db, pool_size=settings.pool_size, listen_url=settings.listen_url or None)
     if "synchronous=" in settings.db:  # the URL is closer to the database than a setting
         return open_store(settings.db)
     return open_store(settings.db, synchronous=settings.synchronous)
@@ -75,8 +76,9 @@ def _postgres(text: str, options: dict[str, Any]) -> Store:
         raise StoreError("PostgreSQL needs its driver: pip install 'eventhub[postgres]'.") from error
 
     pool_size = options.pop("pool_size", 10)
-    _no_more(options, "pool_size")
-    return PostgresStore(text, pool_size=int(pool_size))
+    listen_url = options.pop("listen_url", None)
+    _no_more(options, "pool_size and listen_url")
+    return PostgresStore(text, pool_size=int(pool_size), listen_url=listen_url)
 
 
 def _no_more(options: dict[str, Any], known: str) -> None:

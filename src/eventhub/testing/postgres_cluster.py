@@ -66,7 +66,7 @@ class PostgresCluster:
 
     def __init__(self, *, tcp: bool = False, **settings: Setting) -> None:
         self.settings = DEFAULTS | {"full_page_writes": settings.get("fsync", False)} | settings
-        self.port = _free_port() if tcp else None
+        self.port = free_port() if tcp else None
         self.password = secrets.token_urlsafe(24)
         self._user = UNPRIVILEGED if os.geteuid() == 0 else None
         self._directory: Path | None = None
@@ -117,8 +117,26 @@ class PostgresCluster:
         self.stop(mode)
         self.start()
 
+    def pause(self) -> None:
+        """Stop every process of the server in its place: connections stay open, and nothing answers any more."""
+        for pid in self._family():
+            os.kill(pid, signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let the server go on."""
+        for pid in self._family():
+            os.kill(pid, signal.SIGCONT)
+
+    def _family(self) -> list[int]:
+        """The server first, which begins no further process once it is stopped, and its children."""
+        if self._server is None:
+            return []
+        children = Path(f"/proc/{self._server.pid}/task/{self._server.pid}/children")
+        return [self._server.pid, *map(int, children.read_text().split())]
+
     def close(self) -> None:
         """Stop the server and remove every trace of it."""
+        self.resume()
         self.stop("immediate")
         if self._directory is not None:
             shutil.rmtree(self._directory, ignore_errors=True)
@@ -309,7 +327,7 @@ def _temporary_base(user: int | None) -> str | None:
     return str(base) if reachable and len(str(base)) <= LONGEST_SOCKET_DIRECTORY else "/tmp"  # noqa: S108 - mkdtemp follows
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -352,13 +370,13 @@ def _await_death(parent: int) -> None:
 
 
 def _processes_of(directory: str) -> list[int]:
-    """The server, or an initdb under way, working in `directory`; a server takes its children along."""
+    """The server, an initdb under way, or a pooler, working in `directory`; a server takes its children along."""
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             program, *arguments = (entry / "cmdline").read_bytes().decode(errors="replace").split("\0")
             ours = any(argument.startswith(directory) for argument in arguments)
-            if ours and Path(program).name in {"initdb", "pg_basebackup", "postgres"}:
+            if ours and Path(program).name in {"initdb", "pg_basebackup", "pgbouncer", "postgres"}:
                 found.append(int(entry.name))
     return found
 

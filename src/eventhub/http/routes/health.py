@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Final
 
 from eventhub._version import __version__
@@ -11,6 +12,7 @@ from eventhub.http.asking import Ask
 from eventhub.http.bodies.operating import Health
 from eventhub.http.operations import Operation
 from eventhub.http.problems import Problem
+from eventhub.store.limits import CHECK_SECONDS
 
 __all__ = ["OPERATIONS"]
 
@@ -30,8 +32,9 @@ async def ready(ask: Ask) -> Answer:
     if ask.service.stopping:
         raise Problem(503, "shutting-down", "This process is shutting down.", retry_after=1)
     try:
-        await ask.service.store.check()
-    except EventHubError:
+        async with asyncio.timeout(CHECK_SECONDS):
+            await ask.service.store.check()
+    except (EventHubError, TimeoutError):
         raise Problem(503, "store-unavailable", "The database does not answer.", retry_after=1) from None
     return document(Health(status="ready", version=__version__))
 

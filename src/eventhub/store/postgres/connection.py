@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -18,26 +17,26 @@ from eventhub.errors import (
     StoreReadOnly,
     StoreUnavailable,
 )
+from eventhub.store import limits
 from eventhub.store.opening import shown
+from eventhub.store.postgres.server import Server
 from eventhub.store.queries import load_migrations
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator
 
-__all__ = ["OLDEST_SERVER", "SETTINGS", "connect", "migrate", "open_pool", "translated"]
+__all__ = ["OLDEST_SERVER", "connect", "connect_session", "migrate", "open_pool", "translated", "understood"]
 
 PACKAGE = "eventhub.store.postgres"
 OLDEST_SERVER = 14
-SETTINGS = {"application_name": "eventhub", "jit": "off"}
 LOCK = "SELECT pg_advisory_xact_lock(hashtext('eventhub.migrate'))"
 FIND_META = "SELECT EXISTS (SELECT 1 FROM pg_catalog.pg_tables WHERE schemaname = 'eventhub' AND tablename = 'meta')"
-CONNECT_SECONDS = 10
 MIGRATE_SECONDS = 3600
 """How long one migration may take: an index on many millions of events is not built in the time of a statement."""
 
 
 async def open_pool(
-    url: str,
+    server: Server,
     size: int,
     *,
     connection_class: type[asyncpg.Connection[asyncpg.Record]],
@@ -47,15 +46,13 @@ async def open_pool(
 
     Raises StoreUnavailable with the remedy when the server does not answer.
     """
-    with translated(url), _understood(url):
+    with translated(server.url), understood(server.url):
         return await asyncpg.create_pool(
-            url,
             min_size=1,
             max_size=size,
-            command_timeout=60,
-            timeout=CONNECT_SECONDS,
+            command_timeout=limits.STATEMENT_SECONDS,
             max_inactive_connection_lifetime=300,
-            server_settings=SETTINGS,
+            connect=server.connect,
             reset=_reset,
             connection_class=connection_class,
             init=init,
@@ -69,26 +66,30 @@ async def _reset(connection: Any) -> None:
     on: what the next one writes would never be committed.
     """
     if connection.is_in_transaction():
-        await connection.reset()
+        await connection.execute("ROLLBACK")
 
 
 async def connect(url: str, **settings: str) -> asyncpg.Connection[asyncpg.Record]:
-    """One direct connection outside the pool, whose statements may take as long as they need."""
-    with translated(url), _understood(url):
-        connection = await asyncpg.connect(url, timeout=CONNECT_SECONDS, server_settings={**SETTINGS, **settings})
-    _keep_alive(connection)
+    """One connection outside the pool, whose statements may take as long as they need."""
+    with translated(url), understood(url):
+        connection: asyncpg.Connection[asyncpg.Record] = await Server(url).connect(server_settings=settings)
+        return connection
+
+
+async def connect_session(url: str, **settings: str) -> asyncpg.Connection[asyncpg.Record]:
+    """The same for what leaves something in its session, such as a temporary table: past a pooler that keeps none."""
+    with translated(url), understood(url):
+        server = Server(url)
+        if server.listen_url:
+            server = Server(server.listen_url)
+        connection: asyncpg.Connection[asyncpg.Record] = await server.connect(server_settings=settings)
+    if not server.keeps_sessions:
+        connection.terminate()
+        raise SettingsError(
+            f"{shown(url)} is a pooler that keeps no sessions, and this needs one. Give the URL of the database "
+            "itself, or add it to this one as listen_url, percent-encoded."
+        )
     return connection
-
-
-def _keep_alive(connection: Any) -> None:
-    """A server that is gone without a word is noticed within a minute. The driver has no setting for this."""
-    line = connection._transport.get_extra_info("socket")  # noqa: SLF001 - see above
-    if line is None or line.family not in (socket.AF_INET, socket.AF_INET6):
-        return
-    line.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3)):
-        if hasattr(socket, name):
-            line.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
 async def migrate(pool: asyncpg.Pool[asyncpg.Record], url: str) -> int:
@@ -163,6 +164,11 @@ _MEANINGS: tuple[tuple[tuple[type[Exception], ...], type[StoreError], str], ...]
         StoreReadOnly,
         "Grant the user the right to it: to read the schema eventhub for Spark, to create and write it for all else.",
     ),
+    (
+        (asyncpg.InvalidSQLStatementNameError, asyncpg.DuplicatePreparedStatementError),
+        StoreError,
+        "A pooler that keeps no sessions stands between. Open your own connection with statement_cache_size=0.",
+    ),
     ((asyncpg.DiskFullError,), StoreFull, "Free some room; nothing that was acknowledged is lost."),
     (
         (asyncpg.DeadlockDetectedError, asyncpg.LockNotAvailableError, asyncpg.SerializationError),
@@ -184,10 +190,12 @@ _MEANINGS: tuple[tuple[tuple[type[Exception], ...], type[StoreError], str], ...]
 
 
 @contextmanager
-def _understood(url: str) -> Iterator[None]:
+def understood(url: str) -> Iterator[None]:
     """A URL that the driver cannot read is the user's mistake; the driver's words about it may hold the password."""
     try:
         yield
+    except SettingsError:
+        raise
     except asyncpg.UndefinedObjectError as error:
         raise SettingsError(
             f"{shown(url)}: {error}. Take the parameter out of the URL: the server does not know it."

@@ -20,12 +20,13 @@ from eventhub.store.claims import Held
 from eventhub.store.columns import PlainEvents, bare_one, check, is_unchecked, routes_in
 from eventhub.store.completions import CompletedTogether, Completions, completions
 from eventhub.store.incarnations import Incarnation, Restored
+from eventhub.store.limits import within_call
 from eventhub.store.opening import shown
 from eventhub.store.postgres import settling
 from eventhub.store.postgres.audit import PostgresAudit, audited
 from eventhub.store.postgres.buses import PostgresBuses
 from eventhub.store.postgres.claiming import PostgresClaiming
-from eventhub.store.postgres.connection import migrate, open_pool, translated
+from eventhub.store.postgres.connection import migrate, open_pool, translated, understood
 from eventhub.store.postgres.delivering import PostgresDelivering
 from eventhub.store.postgres.ledger import PostgresLedger
 from eventhub.store.postgres.lending import Lending
@@ -42,7 +43,8 @@ from eventhub.store.postgres.publishing import (
     publish_plain,
 )
 from eventhub.store.postgres.reading import PostgresReading
-from eventhub.store.postgres.signals import Signals
+from eventhub.store.postgres.server import Server
+from eventhub.store.postgres.signals import POLL_SECONDS, Signals
 from eventhub.store.postgres.watching import PostgresWatching
 from eventhub.store.values import NewEvent, Published, Report, Route, Settled, Tended
 
@@ -75,20 +77,28 @@ class PostgresStore(
     engine = "postgres"
     _checks_along = True
 
-    def __init__(self, url: str, *, pool_size: int = 10) -> None:
+    def __init__(self, url: str, *, pool_size: int = 10, listen_url: str | None = None) -> None:
         super().__init__(url, lanes=2)
         self._pool_size = pool_size
+        self._listen_url = listen_url
+        self._server: Server
         self._lending: Lending
+        self._signals: Signals
         self._incarnations = Incarnations(url, self._forget)
-        self._signals = Signals(url, self.wakeups, self._incarnations.check)
         self._way = 0.0
         """Seconds that the server took to begin the last transaction of a large batch."""
 
     # ------------------------------------------------------------------ life
 
     async def _open(self) -> None:
-        pool = await open_pool(self.url, self._pool_size, connection_class=HubConnection, init=self._incarnations.check)
-        self._lending = Lending(pool, self._incarnations)
+        with understood(self.url):
+            self._server = Server(self.url, listen_url=self._listen_url)
+            self._signals = Signals(self._server, self.wakeups, self._incarnations.check, self._fetch)
+        pool = await open_pool(
+            self._server, self._pool_size, connection_class=HubConnection, init=self._incarnations.check
+        )
+        self._incarnations.pooled = not self._server.keeps_sessions
+        self._lending = Lending(pool, self._incarnations, only_writers=self._server.has_hosts)
         try:
             await migrate(pool, self.url)
             await self._lending.identify()
@@ -147,18 +157,23 @@ class PostgresStore(
 
     async def _transact(self, work: Callable[[Any], Awaitable[R]]) -> R:
         """Run work in a transaction, again when it lost to a deadlock."""
-        for remaining in reversed(range(TRIES)):
-            try:
-                async with self._transaction() as connection:
-                    return await work(connection)
-            except StoreBusy:
-                if not remaining:
-                    raise
+        with within_call():
+            for remaining in reversed(range(TRIES)):
+                try:
+                    async with self._transaction() as connection:
+                        return await work(connection)
+                except StoreBusy:
+                    if not remaining:
+                        raise
         raise AssertionError
 
     @property
     def name(self) -> str:
         return shown(self.url)
+
+    async def describe(self) -> dict[str, Any]:
+        facts = await super().describe()
+        return facts | {"pooler": self._server.pool, "wakeups": await self._signals.trial()}
 
     def _notify(self, queue: str | None) -> None:
         self._signals.send(queue)
@@ -364,5 +379,7 @@ class PostgresStore(
 
     async def wait(self, queue: str, *, since: int, timeout: float, until_due: bool = True) -> bool:
         await self.open()  # a store that is closed listens no more
-        self._signals.start()
+        self._signals.listen()
+        if not self._signals.listening:
+            timeout = min(timeout, POLL_SECONDS)
         return await super().wait(queue, since=since, timeout=timeout, until_due=until_due)

@@ -17,6 +17,7 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import ContextVar
 from functools import wraps
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -57,6 +58,8 @@ class HubConnection(_Connection):
     """A connection that knows which incarnation it leads to."""
 
     incarnation: Incarnation | None = None
+    checked_at = 0.0
+    """When that was looked at, by the monotonic clock."""
 
 
 class Memory:
@@ -86,6 +89,8 @@ class Incarnations:
         self._current = Memory(Incarnation())
         self._foreign: WeakKeyDictionary[Any, Incarnation] = WeakKeyDictionary()
         self._is_open = False
+        self.pooled = False
+        """Whether a pooler stands between that keeps no sessions: then a connection leads now here, now there."""
 
     @property
     def current(self) -> Memory:
@@ -104,6 +109,7 @@ class Incarnations:
         self._meet(await self._identify(connection))
         if type(connection) is HubConnection:
             connection.incarnation = self._current.incarnation
+            connection.checked_at = monotonic()
 
     async def open(self, connection: Any) -> None:
         """The tables are there: begin to look, with the one connection that there is."""
@@ -150,7 +156,8 @@ class Incarnations:
     async def _identify(self, connection: Any) -> Incarnation:
         standby, here, noted, number, began = await connection.fetchrow(SQL.identify)
         if standby:  # it may be promoted at any moment, and then it is not what it was when we looked
-            await connection.execute(READ_ONLY)
+            if not self.pooled:  # else it would be set for whoever has this session next
+                await connection.execute(READ_ONLY)
         elif here != noted:
             if await self._begin(connection, here):
                 log.warning(

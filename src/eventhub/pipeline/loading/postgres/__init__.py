@@ -39,7 +39,7 @@ class PostgresTarget(Target):
     def __enter__(self) -> Self:
         PostgresDatabase(self.url).origin()  # says what is missing
         with ExitStack() as entering:  # what goes wrong already here is told in our words, too
-            self._connection = entering.enter_context(connected(self.url))
+            self._connection = entering.enter_context(connected(self.url, session=True))
             for statement in (SQL.stage_events, SQL.stage_event_log, SQL.stage_routes, SQL.stage_lanes):
                 self._connection.run(statement)
             self._held = entering.pop_all()

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Final
 
 import pyarrow as pa
@@ -85,9 +86,9 @@ class PostgresDatabase(Database):
 
     def count(self, table: Dataset, first: int, last: int, most: int) -> int:
         with connected(self.url) as connection:
-            _by_index(connection)
             query = _COUNTS[table].format(first=int(first), last=int(last), most=int(most))
-            return int(connection.value(query))
+            with _by_index(connection):
+                return int(connection.value(query))
 
     def total(self, table: Dataset) -> int:
         with connected(self.url) as connection:
@@ -100,8 +101,8 @@ class PostgresDatabase(Database):
         with connected(self.url) as connection:
             stretches = [Stretch(relation, 0, blocks) for relation, blocks in connection.rows(_BLOCKS[table])]
             if first > 1:  # what came before need not be read
-                _by_index(connection)
-                found = [_holding(connection, whole, one.relation) for one in stretches]
+                with _by_index(connection):
+                    found = [_holding(connection, whole, one.relation) for one in stretches]
                 stretches = [one for one in found if one is not None]
         return [Slice(table, whole.visible, (), blocks) for blocks in shared_out(stretches, partitions)] or [whole]
 
@@ -146,15 +147,21 @@ class PostgresDatabase(Database):
                 yield from connection.read(select(part, columns, blocks), schema)
 
 
-def _by_index(connection: Connection) -> None:
-    """Ranges are found through their index, whatever the planner believes of a table that it has not seen lately."""
-    connection.run("SET enable_seqscan = off")
+@contextmanager
+def _by_index(connection: Connection) -> Iterator[None]:
+    """Ranges are found through their index, whatever the planner believes of a table that it has not seen lately.
+
+    In a transaction of its own: behind a pooler a setting of the session would be somebody else's next.
+    """
+    connection.run("BEGIN; SET LOCAL enable_seqscan = off")
+    yield
+    connection.run("COMMIT")
 
 
 def _is_restored(connection: Connection, table: Dataset) -> bool:
     """Whether there are rows of another server."""
-    _by_index(connection)
-    return bool(connection.value(_RESTORED[table]))
+    with _by_index(connection):
+        return bool(connection.value(_RESTORED[table]))
 
 
 def _holding(connection: Connection, whole: Slice, relation: str) -> Stretch | None:

@@ -15,7 +15,7 @@ from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from eventhub.errors import StoreError
 from eventhub.pipeline.source.postgres.texts import SETTINGS, from_copy, to_copy
-from eventhub.store.postgres.connection import connect, translated
+from eventhub.store.postgres.connection import connect, connect_session, translated
 
 __all__ = ["Connection", "connected"]
 
@@ -31,10 +31,10 @@ CLOSE_SECONDS: Final = 5
 
 
 @contextmanager
-def connected(url: str) -> Iterator[Connection]:
-    """A connection for a moment."""
+def connected(url: str, *, session: bool = False) -> Iterator[Connection]:
+    """A connection for a moment; with ``session`` one past any pooler, which keeps what is left in it."""
     with start_blocking_portal() as portal:
-        driver = portal.call(lambda: connect(url, **SETTINGS))
+        driver = portal.call(lambda: (connect_session if session else connect)(url, **SETTINGS))
         leave = partial(_leave, portal, driver, portal.call(current_thread))
         atexit.register(leave)
         try:
