@@ -119,20 +119,21 @@ class PostgresCluster:
 
     def pause(self) -> None:
         """Stop every process of the server in its place: connections stay open, and nothing answers any more."""
-        for pid in self._family():
-            os.kill(pid, signal.SIGSTOP)
+        self._signal(signal.SIGSTOP)
 
     def resume(self) -> None:
         """Let the server go on."""
-        for pid in self._family():
-            os.kill(pid, signal.SIGCONT)
+        self._signal(signal.SIGCONT)
 
-    def _family(self) -> list[int]:
-        """The server first, which begins no further process once it is stopped, and its children."""
-        if self._server is None:
-            return []
+    def _signal(self, number: signal.Signals) -> None:
+        """To the server first, which begins no further process once it is stopped, then to its children."""
+        if self._server is None or self._server.poll() is not None:
+            return
+        self._server.send_signal(number)
         children = Path(f"/proc/{self._server.pid}/task/{self._server.pid}/children")
-        return [self._server.pid, *map(int, children.read_text().split())]
+        for pid in children.read_text().split():
+            with contextlib.suppress(ProcessLookupError):  # it has ended meanwhile
+                os.kill(int(pid), number)
 
     def close(self) -> None:
         """Stop the server and remove every trace of it."""
