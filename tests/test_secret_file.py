@@ -161,3 +161,22 @@ def test_elsewhere_it_is_where_the_setting_says(tmp_path: Path):
     default = config.load(environment={}, directory=tmp_path)
     for url in ("postgresql://app@host/shop", ":memory:"):
         assert secret_file.locate(default, open_store(url)) == Path.cwd() / "eventhub.secret"
+
+
+@pytest.mark.parametrize("content", [b"CHANGE-ME CHANGE-ME CHANGE-ME!!!", bytes(32), b"0123456789" * 3 + b"01"])
+def test_an_example_that_everybody_knows_is_refused(tmp_path: Path, content: bytes):
+    path = tmp_path / "secret"
+    path.write_bytes(base64.b64encode(content))
+    path.chmod(0o600)
+    with pytest.raises(SettingsError, match=r"an example that everybody knows.*head -c 32 /dev/urandom"):
+        secret_file.read(path)
+
+
+def test_the_secret_of_the_deployment_files_is_refused(tmp_path: Path):
+    example = Path(__file__).parents[1] / "deploy" / "kubernetes" / "secret.example.yaml"
+    (line,) = [each for each in example.read_text().splitlines() if each.strip().startswith("eventhub.secret:")]
+    path = tmp_path / "secret"
+    path.write_text(line.partition(":")[2].strip())
+    path.chmod(0o600)
+    with pytest.raises(SettingsError, match="an example that everybody knows"):
+        secret_file.read_or_create(path)

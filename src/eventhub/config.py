@@ -176,9 +176,32 @@ class Loaded(msgspec.Struct, frozen=True):
 
     settings: Settings
     sources: dict[str, str]
+    found: frozenset[str] = frozenset()
+    """What a file says that lies in the working directory, and that nobody has named."""
 
     def is_default(self, name: str) -> bool:
         return self.sources[name] == "default"
+
+    def key_for_url(self) -> str | None:
+        """The API key to send to ``url``; None when there is none.
+
+        A settings file that lies in the working directory may have come with a download or a checkout: it must not say
+        where a key goes that you have brought yourself.
+        """
+        key = self.settings.key
+        if key and "url" in self.found and "key" not in self.found:
+            raise SettingsError(
+                f"The key of {self.sources['key']} is not sent to {hide_password(self.settings.url)}, which "
+                f"the {self.sources['url']} in the working directory names. Give the address with --url "
+                f"or EVENTHUB_URL, or name the file with {FILE_VARIABLE} if it is yours."
+            )
+        return key or None
+
+    def exposed(self) -> list[str]:
+        """Settings with a secret that were given as a flag, where every user of the machine can read them."""
+        shown = [name for name in ("db", "url") if hide_password(value := getattr(self.settings, name)) != value]
+        secret = [*shown, "key"] if self.settings.key else shown
+        return [name for name in secret if self.sources[name].startswith("flag ")]
 
     def shown(self, name: str) -> Any:
         """A value fit for a screen or a log: without a password or a key."""
@@ -224,7 +247,8 @@ def load(
             continue
         values[name] = _convert(name, value, source)
         sources[name] = source
-    return Loaded(Settings(**values), sources)
+    by_file = frozenset(name for name, source in sources.items() if source.startswith("file "))
+    return Loaded(Settings(**values), sources, frozenset() if environment.get(FILE_VARIABLE) else by_file)
 
 
 def unknown_variables(environment: Mapping[str, str] | None = None) -> dict[str, str]:

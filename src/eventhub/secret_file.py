@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 __all__ = ["SIZE", "locate", "read", "read_or_create"]
 
 SIZE: Final = 32
+LEAST_DIFFERENT: Final = 16
+"""Values among the bytes; random ones have fewer once in 10²⁰ times."""
 _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 _AT_MOST: Final = 4096
 
@@ -81,11 +83,21 @@ def _decoded(path: Path, content: bytes) -> bytes:
     with suppress(binascii.Error):
         secret = base64.b64decode(content.strip(), validate=True)
         if len(secret) == SIZE:
+            _check_random(path, secret)
             return secret
     raise SettingsError(
         f"The secret file {path} is damaged: {len(content)} bytes that are not the base64 of {SIZE}. Restore it from a "
         "backup. Without one, remove it: the next start makes a new one, and every API key must be made anew."
     )
+
+
+def _check_random(path: Path, secret: bytes) -> None:
+    """Of 32 random bytes next to none are the same; in an example, or in something that was typed, many are."""
+    if len(set(secret)) < LEAST_DIFFERENT:
+        raise SettingsError(
+            f"The secret in {path} is an example that everybody knows, or nothing random. Make one of your own: "
+            f"head -c {SIZE} /dev/urandom | base64 > {path}"
+        )
 
 
 def _create(path: Path) -> None:

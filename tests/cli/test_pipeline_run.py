@@ -77,3 +77,13 @@ def test_it_runs_on_until_it_is_told_to_stop_and_tells_its_numbers(
         running.send_signal(number)
         _, errors = running.communicate(timeout=60)
     assert (running.returncode, errors) == (code, "")
+
+
+def test_the_lake_is_for_its_user_alone(eventhub: Command, store_url: str) -> None:
+    publish(store_url, numbered(10))
+    eventhub.json("pipeline", "run", "--db", store_url, "--only", "copy")
+    lake = eventhub.directory / "lake"
+    found = [lake, *lake.rglob("*")]
+    assert any(path.suffix == ".parquet" for path in found)
+    assert {oct(path.stat().st_mode & 0o777) for path in found if path.is_dir()} == {"0o700"}
+    assert {oct(path.stat().st_mode & 0o777) for path in found if path.is_file()} == {"0o600"}

@@ -117,3 +117,27 @@ def test_private_networks_are_read_from_a_list_with_commas():
 def test_a_network_that_is_none_is_refused_with_an_example(text: str):
     with pytest.raises(SettingsError, match=r"allow_private is .*; give networks such as 127\.0\.0\.0/8"):
         _ = Settings(allow_private=text).private_networks
+
+
+def test_a_file_that_lies_about_does_not_redirect_a_key(tmp_path: Path):
+    (tmp_path / "eventhub.toml").write_text('url = "http://evil.example"\n')
+    for flags, environment in (({"key": "eh_k"}, {}), ({}, {"EVENTHUB_KEY": "eh_k"})):
+        loaded = load(flags, environment=environment, directory=tmp_path)
+        with pytest.raises(SettingsError, match=r"not sent to http://evil\.example.*EVENTHUB_URL"):
+            loaded.key_for_url()
+    for flags, environment in (
+        ({"key": "eh_k", "url": "http://mine"}, {}),
+        ({}, {"EVENTHUB_KEY": "eh_k", "EVENTHUB_URL": "http://mine"}),
+        ({}, {"EVENTHUB_KEY": "eh_k", "EVENTHUB_CONFIG": str(tmp_path / "eventhub.toml")}),
+    ):
+        assert load(flags, environment=environment, directory=tmp_path).key_for_url() == "eh_k"
+    assert load({}, environment={}, directory=tmp_path).key_for_url() is None
+    (tmp_path / "eventhub.toml").write_text('url = "http://theirs"\nkey = "eh_theirs"\n')
+    assert load({}, environment={}, directory=tmp_path).key_for_url() == "eh_theirs"
+
+
+def test_secrets_on_the_command_line_are_found(tmp_path: Path):
+    url = "postgresql://u:pw@host/db"
+    assert load({"db": url, "key": "eh_k"}, environment={}, directory=tmp_path).exposed() == ["db", "key"]
+    environment = {"EVENTHUB_DB": url, "EVENTHUB_KEY": "eh_k"}
+    assert load({"db": "postgresql://u@host/db"}, environment=environment, directory=tmp_path).exposed() == []

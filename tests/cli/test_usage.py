@@ -108,9 +108,10 @@ def test_the_database_comes_from_the_variable_too(eventhub: Command, sqlite_fill
 
 def test_a_database_that_is_down_is_one_line_without_the_password(eventhub: Command):
     for command in (["events", "list"], ["dlq", "list"], ["stats"], ["migrate"], ["demo"]):
-        done = eventhub(*command, "--db", NOWHERE)
+        named = ["--db", NOWHERE] if command == ["demo"] else []
+        done = eventhub(*command, *named, env={"EVENTHUB_DB": NOWHERE})
         assert (done.returncode, done.stdout.count("✓")) == (1, 0), command
-        assert done.stderr.count("\n") == 1
+        assert done.stderr.count("\n") == 1 + bool(named), "with --db a warning comes first"
         assert "secret" not in done.stderr + done.stdout
         assert "Traceback" not in done.stderr
 
@@ -195,3 +196,12 @@ def test_a_reader_that_leaves_early_is_no_error(eventhub: Command, sqlite_filled
         )
         os.close(writing)
         assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_a_password_on_the_command_line_is_warned_of_and_not_repeated(eventhub: Command):
+    done = eventhub("stats", "--db", "postgresql://u:hunter2@127.0.0.1:1/none")
+    assert "visible_to_others" in done.stderr
+    assert "EVENTHUB_DB or a password file (PGPASSFILE)" in done.stderr
+    assert "hunter2" not in done.stdout + done.stderr
+    quiet = eventhub("stats", env={"EVENTHUB_DB": "postgresql://u:hunter2@127.0.0.1:1/none"})
+    assert "visible_to_others" not in quiet.stderr

@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 
 from eventhub import Status, blocking
+from eventhub.cli.programs import without_secrets
 from eventhub.client import EventDetails
 from eventhub.core.events import Action
 from tests.cli.support import EVENTHUB, Command
@@ -301,3 +303,22 @@ def test_a_hub_that_is_not_there_is_waited_for(start: Callable[..., Running]):
     worker = start("a", "true", url=f"http://127.0.0.1:{free_port()}")
     wait_for(lambda: sum("no work to be had" in line for line in worker.errors) >= 2, "it tries again")
     assert worker.stop() == 0
+
+
+def test_a_program_gets_no_secret_of_the_worker(
+    eventhub: Command, start: Callable[..., Running], client: Any, tmp_path: Path
+):
+    seen = tmp_path / "seen.json"
+    secrets = {"EVENTHUB_DB": "postgresql://u:pw@h/d", "EVENTHUB_LISTEN_SECRET": "whsec_x"}
+    eventhub.environment |= {**secrets, "EVENTHUB_SECRET_FILE": "/secret", "OTHER": "kept"}
+    script = f"import json, os; json.dump(dict(os.environ), open({str(seen)!r}, 'w'))"
+    start("secrets", sys.executable, "-c", script)
+    event = settled(client, client.publish(tags="secrets", payload=1).id)
+    found = json.loads(seen.read_text())
+    assert (found["OTHER"], found["EVENTHUB_EVENT_ID"]) == ("kept", str(event.id))
+    assert not {"EVENTHUB_DB", "EVENTHUB_LISTEN_SECRET", "EVENTHUB_SECRET_FILE"} & found.keys()
+
+
+def test_the_key_is_among_the_secrets():
+    environment = {"EVENTHUB_KEY": "eh_k", "EVENTHUB_URL": "http://hub", "PATH": "/bin"}
+    assert without_secrets(environment) == {"EVENTHUB_URL": "http://hub", "PATH": "/bin"}

@@ -1,5 +1,7 @@
 """`deploy/prepare` makes what the compose file needs, with the hub's own command behind a stand-in for compose."""
 
+import base64
+import os
 import shutil
 import stat
 import subprocess
@@ -52,7 +54,7 @@ def test_it_makes_secrets_once_and_keys_that_the_hub_knows(deploy: Path):
     assert stat.S_IMODE((deploy / "secrets").stat().st_mode) == 0o700
     assert stat.S_IMODE((deploy / "secrets" / "owner.key").stat().st_mode) == 0o600
     url = tomllib.loads(secrets["eventhub.toml"])["db"]
-    assert url == f"postgresql://eventhub:{secrets['postgres.password'].strip()}@postgres/eventhub"
+    assert url == f"postgresql://eventhub:{secrets['eventhub.password'].strip()}@postgres/eventhub"
     assert len(secrets["grafana.password"].strip()) == 32
     keys = Command(deploy.parent / "volume").json("keys", "list")["keys"]
     assert {(key["name"], *key["scopes"]) for key in keys} == {("owner", "admin"), ("prometheus", "metrics")}
@@ -66,7 +68,8 @@ def test_it_makes_secrets_once_and_keys_that_the_hub_knows(deploy: Path):
 def test_a_secret_that_a_pod_installs_is_taken(deploy: Path, tmp_path: Path):
     from tests.deploy.files import named, pods
 
-    text = named("Secret")["eventhub"]["stringData"]["eventhub.secret"]
+    text = base64.b64encode(os.urandom(32)).decode()
+    example = named("Secret")["eventhub"]["stringData"]["eventhub.secret"]
     mounted, copied = tmp_path / "mounted", tmp_path / "copied"
     mounted.write_text(f"{text}\n")
     mounted.chmod(0o440)
@@ -76,3 +79,6 @@ def test_a_secret_that_a_pod_installs_is_taken(deploy: Path, tmp_path: Path):
     refused = eventhub("keys", "create", "a", "--scopes", "read", "--secret-file", str(mounted))
     assert (refused.returncode, "chmod 600" in refused.stderr) == (2, True)
     assert eventhub.json("keys", "create", "a", "--scopes", "read", "--secret-file", str(copied))["key"]
+    copied.write_text(example)
+    refused = eventhub("keys", "create", "b", "--scopes", "read", "--db", "other.db", "--secret-file", str(copied))
+    assert (refused.returncode, "an example that everybody knows" in refused.stderr) == (2, True)

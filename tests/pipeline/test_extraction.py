@@ -348,3 +348,13 @@ async def test_large_rows_are_not_read_many_at_once(store: Store, lake: Lake) ->
     assert sum(sizes) > 80 * 500_000
     assert max(sizes) < 80 * 500_000
     assert await copy(store, lake) == 80
+
+
+async def test_a_new_lake_can_be_entered_by_its_user_alone(store: Store, tmp_path: Path) -> None:
+    await copy(store, Lake(str(tmp_path / "new" / "lake")))
+    for place in (tmp_path / "new", tmp_path / "new" / "lake"):
+        assert place.stat().st_mode & 0o777 == 0o700
+    shared = tmp_path / "shared"
+    shared.mkdir(mode=0o750)
+    await copy(store, Lake(str(shared)))
+    assert shared.stat().st_mode & 0o777 == 0o750

@@ -41,15 +41,15 @@ class Destination(Protocol):
 class ToHub:
     """Over HTTP. Who waits for a hub that is away is told so, once, unless it is a program (``quiet``)."""
 
-    def __init__(self, settings: Settings, *, quiet: bool = False) -> None:
-        self._settings = settings
+    def __init__(self, settings: Settings, *, key: str | None = None, quiet: bool = False) -> None:
+        self._settings, self._key = settings, key
         self._quiet = quiet
         self._away_since: float | None = None
 
     async def __aenter__(self) -> Self:
         from eventhub.client import Client
 
-        self._client = Client(self._settings.url, key=self._settings.key or None)
+        self._client = Client(self._settings.url, key=self._key)
         if not self._quiet:
             self._client._transport.waiting = self._tell  # noqa: SLF001 - nobody else has a use for it
         return self

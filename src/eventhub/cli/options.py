@@ -61,7 +61,20 @@ class Common:
         from eventhub.observe.logging import configure
 
         configure(loaded.settings.log_level, loaded.settings.log_format)
+        for name in loaded.exposed():
+            warn_of_exposed(name)
         return loaded
+
+
+def warn_of_exposed(name: str) -> None:
+    """Say what everybody on this machine can read meanwhile."""
+    from eventhub.handling.logs import get_logger
+
+    better = "EVENTHUB_KEY" if name == "key" else f"EVENTHUB_{name.upper()}"
+    passwords = " or a password file (PGPASSFILE)" if name == "db" else ""
+    get_logger("eventhub.cli").warning(
+        "visible_to_others", flag=f"--{name}", remedy=f"`ps` shows it to every user; use {better}{passwords}."
+    )
 
 
 def open_existing(settings: Settings) -> "Store":

@@ -18,7 +18,7 @@ from eventhub.client.performing import Ended
 if TYPE_CHECKING:
     from eventhub.client.answers import ClaimedEvent
 
-__all__ = ["Program"]
+__all__ = ["Program", "without_secrets"]
 
 LONGEST_ERROR: Final = 2000
 """Characters of standard error that are reported: the last ones."""
@@ -30,6 +30,15 @@ LAST_WORDS: Final = 1.0
 BY_SIGNAL: Final = 128
 NOT_EXECUTABLE: Final = 126
 NOT_FOUND: Final = 127
+
+
+SECRETS: Final = frozenset({"EVENTHUB_KEY", "EVENTHUB_DB", "EVENTHUB_SECRET_FILE", "EVENTHUB_LISTEN_SECRET"})
+"""Variables of ours that a program has no need of: it handles what somebody else has published."""
+
+
+def without_secrets(environment: Mapping[str, str]) -> dict[str, str]:
+    """The environment for a program."""
+    return {name: value for name, value in environment.items() if name not in SECRETS}
 
 
 class Program:

@@ -63,7 +63,10 @@ def publish(
     over_http = common.means_http(loaded)
     if over_http and queue is not None:
         raise SettingsError("--queue is for a database; over HTTP the hub has one queue for all work.")
-    destination = ToHub(loaded.settings, quiet=common.json) if over_http else ToDatabase(loaded.settings, queue)
+    if over_http:
+        destination: Destination = ToHub(loaded.settings, key=loaded.key_for_url(), quiet=common.json)
+    else:
+        destination = ToDatabase(loaded.settings, queue)
     if file is not None:
         if any((tags, type, title, description, data, metadata, ordering_key, delay, priority)):
             raise SettingsError(

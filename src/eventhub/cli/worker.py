@@ -18,8 +18,8 @@ app = App(
     name="worker",
     help_epilogue="The program gets the payload as JSON on its standard input, and in its environment "
     "EVENTHUB_EVENT_ID, EVENTHUB_EVENT_TYPE, EVENTHUB_TITLE, EVENTHUB_TAGS, EVENTHUB_ATTEMPT, EVENTHUB_WORKER_ID and, "
-    "for a traced event, TRACEPARENT. Exit code 0 completes the event; any other fails it, with the last lines of "
-    "standard error, and the hub tries again later.",
+    "for a traced event, TRACEPARENT, but not EVENTHUB_KEY and EVENTHUB_DB. Exit code 0 completes the event; any other "
+    "fails it, with the last lines of standard error, and the hub tries again later.",
 )
 
 
@@ -49,17 +49,18 @@ def worker(
         raise SettingsError("There is no program to run; give one after --, such as: -- ./handler.sh")
     if shutil.which(command[0]) is None:
         raise SettingsError(f"The program {command[0]} is not there, or is not executable.")
-    settings = common.load().settings
-    from eventhub.cli.programs import Program
+    loaded = common.load()
+    settings = loaded.settings
+    from eventhub.cli.programs import Program, without_secrets
     from eventhub.client.worker import Worker, new_worker_id
 
     name = worker_id or new_worker_id()
-    program = Program(command, {**os.environ, "EVENTHUB_WORKER_ID": name})
+    program = Program(command, {**without_secrets(os.environ), "EVENTHUB_WORKER_ID": name})
     running = Worker(
         settings.url,
         tags,
         program,
-        key=settings.key or None,
+        key=loaded.key_for_url(),
         worker_id=name,
         concurrency=concurrency,
         lease=lease,

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from eventhub.errors import SettingsError
@@ -40,6 +41,14 @@ class Lake:
         if "://" not in url and (found := UNFIT.search(self.url)):
             raise SettingsError(f"The lake {self.url} has {found[0]} in its path, which no table can have. Rename it.")
         self._options = _from_environment() if options is None and "://" in url else options
+
+    def prepare(self) -> None:
+        """Make its directory, for its owner alone; one that is there keeps the mode it has."""
+        if "://" in self.url:
+            return
+        place = Path(self.url)
+        for missing in reversed([each for each in (place, *place.parents) if not each.exists()]):
+            missing.mkdir(mode=0o700, exist_ok=True)
 
     def dataset(self, name: Dataset) -> LakeTable:
         """The copy of a dataset of the hub."""

@@ -92,6 +92,7 @@ class Extraction:
         table = self._lake.dataset(dataset)
         await check_agreement(self._store, table, dataset, horizon)
         rows = commits = 0
+        await asyncio.to_thread(self._lake.prepare)
         while (intention := await self._intend(dataset, horizon if upto is None else upto)) is not None:
             rows += await self._copy(table, intention)
             commits += 1

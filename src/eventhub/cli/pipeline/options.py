@@ -3,6 +3,7 @@
 Annotations are real ones here, as in the options of all commands.
 """
 
+import os
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Annotated
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Group, Parameter
 
 from eventhub.cli.options import Common, flag
+from eventhub.config import Loaded
 from eventhub.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["LakeOptions", "SparkOptions", "needs_spark"]
 
 SPARK = Group("Spark", sort_key=90)
+ONLY_OWNER = 0o077
 
 
 def needs_spark() -> None:
@@ -32,6 +35,11 @@ class LakeOptions(Common):
     """Options of commands that use the lake."""
 
     lake: Annotated[str | None, flag("lake")] = None
+
+    def load(self) -> Loaded:
+        """The settings; from here on this process and its Spark write for their own user alone, as the database is."""
+        os.umask(ONLY_OWNER)
+        return super().load()
 
 
 @Parameter(name="*")
