@@ -14,9 +14,10 @@ from eventhub.store.opening import shown
 if TYPE_CHECKING:
     from eventhub.lake.tables import LakeTable
     from eventhub.store import Store
+    from eventhub.store.incarnations import Incarnation
     from eventhub.store.ledger import Dataset, LakeCommit
 
-__all__ = ["check_agreement", "check_owner", "check_same_copy", "origin_name"]
+__all__ = ["check_agreement", "check_owner", "check_same_copy", "incarnation_name", "is_new_to", "origin_name"]
 
 REMEDY: Final = (
     "Give the right lake with --lake and the right database with --db, or put the lake right with "
@@ -27,6 +28,23 @@ REMEDY: Final = (
 def origin_name(source: str, origin: str) -> str:
     """Under this name the lake keeps the number of the last copy that was made from a database at this origin."""
     return f"{source}@{origin}"
+
+
+def incarnation_name(source: str, incarnation: Incarnation) -> str:
+    """Under this name the lake keeps the number of the last copy that was made from this incarnation of a database."""
+    return f"{source}/incarnation/{incarnation.began_at}"
+
+
+async def is_new_to(store: Store, table: LakeTable, dataset: Dataset) -> bool:
+    """Whether the database became another incarnation since the last copy, which explains that they do not agree.
+
+    A table without copies is no such: what was copied before is elsewhere, unless nothing ever was.
+    """
+    incarnation = await store.incarnation()
+    source = f"{await store.hub_id()}/{dataset}"
+    if not incarnation.began_at or table.last_number(incarnation_name(source, incarnation)):
+        return False
+    return bool(table.last_number(source)) or not await store.lake_commits(dataset, limit=1)
 
 
 def check_owner(table: LakeTable, source: str) -> None:

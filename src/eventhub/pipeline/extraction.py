@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from eventhub.lake.datasets import DAY, schema_of
 from eventhub.lake.files import FileEntry, write_day_files
-from eventhub.pipeline.agreement import check_agreement, check_same_copy, origin_name
+from eventhub.pipeline.agreement import check_agreement, check_same_copy, incarnation_name, origin_name
 from eventhub.pipeline.ahead import fetched_ahead
 from eventhub.pipeline.baseline import baseline_name, merge
 from eventhub.pipeline.frames import ENTRIES, as_batch, entries_of
@@ -129,7 +129,10 @@ class Extraction:
         if before < number:
             entries = await asyncio.to_thread(self._write, table, intention)
             rows, days = sum(entry.rows for entry in entries), set[str]()
-            also = [origin_name(source, await store.origin())]
+            also = [
+                origin_name(source, await store.origin()),
+                incarnation_name(source, await store.incarnation()),
+            ]
             if intention.is_baseline:
                 also.append(baseline_name(source))
                 entries, days, rows = await asyncio.to_thread(merge, self._spark, table, entries)

@@ -15,17 +15,19 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 
-from eventhub.errors import SparkLost, StoreBusy, StoreUnavailable
+from eventhub.errors import LakeMismatch, SchemaMismatch, SparkLost, StoreBusy, StoreUnavailable
+from eventhub.handling.logs import get_logger
 from eventhub.lake.standing import LOCK
 from eventhub.lake.tidying import Tidied, tidy
 from eventhub.lake.troubles import told
-from eventhub.pipeline.agreement import check_owner
+from eventhub.pipeline.agreement import check_agreement, check_owner, is_new_to
 from eventhub.pipeline.baseline import baseline_name, intend_baseline
 from eventhub.pipeline.deriving import DERIVED, Updated, position_of, update
 from eventhub.pipeline.extraction import Copied, Extraction
 from eventhub.pipeline.java_process import is_submitted, lost_java_reported
 from eventhub.pipeline.lazy_spark import ProgressReporter
 from eventhub.pipeline.locking import Hold, hold
+from eventhub.store.ledger import DATASETS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,6 +37,8 @@ if TYPE_CHECKING:
     from eventhub.store.ledger import Dataset
 
 __all__ = ["STAGES", "Pipeline", "Run", "Stage"]
+
+log = get_logger("eventhub.pipeline")
 
 Stage = Literal["copy", "derive", "tidy"]
 STAGES: Final[tuple[Stage, ...]] = ("copy", "derive", "tidy")
@@ -136,6 +140,9 @@ class Pipeline:
             for dataset in ("event_log", "events"):
                 await intend_baseline(self._store, self._lake, dataset)
             self._rebaseline = False
+        for dataset in DATASETS:
+            if await self._fell_apart(extraction, dataset):
+                await intend_baseline(self._store, self._lake, dataset)
         # What the log tells of is copied no later than the log itself.
         upto = await extraction.horizon("event_log")
         ends: tuple[tuple[Dataset, int | None], ...] = (("events", None), ("event_log", upto))
@@ -145,6 +152,20 @@ class Pipeline:
             copied = await extraction.extract(dataset, upto=end)
             run.copied.append(copied)
             self._teller.end(f"{copied.rows:,} rows of {dataset} copied" if copied.rows else "")
+
+    async def _fell_apart(self, extraction: Extraction, dataset: Dataset) -> bool:
+        """Whether lake and database do not agree because it was restored or has failed over since the last copy."""
+        table = self._lake.dataset(dataset)
+        try:
+            await check_agreement(self._store, table, dataset, await extraction.horizon(dataset))
+        except (LakeMismatch, SchemaMismatch) as error:
+            if not await is_new_to(self._store, table, dataset):
+                raise
+            number = (await self._store.incarnation()).number
+            log.warning("new_incarnation", dataset=dataset, incarnation=number, found=str(error))
+            self._teller.note(f"the database is incarnation {number} of itself: all {dataset} are compared")
+            return True
+        return False
 
     async def _derive(self, run: Run, held: Hold) -> None:
         copied = [one for one in await self._store.lake_commits("event_log", limit=2) if one.done_at is not None]
