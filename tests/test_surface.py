@@ -93,6 +93,7 @@ def test_every_error_of_the_module_is_exported() -> None:
         ("InvalidKeyError", ["EventHubError", "ValueError"]),
         ("KeyNotFound", ["EventHubError", "LookupError"]),
         ("EventBusShutdownError", ["EventHubError"]),
+        ("NestedPublishError", ["EventHubError"]),
         ("SettingsError", ["EventHubError", "ValueError"]),
         ("ServerUnavailable", ["EventHubError"]),
         ("RemoteError", ["EventHubError"]),

@@ -20,6 +20,7 @@ EventHubError
 ├── SubscriberChanged                  somebody else was faster; nothing was changed
 ├── BlockedDestination (ValueError)    an address that webhooks must not be sent to
 ├── EventBusShutdownError              the bus was told to stop
+├── NestedPublishError                 a handler waits for an event that would wait for itself, or is too deep
 ├── LakeMismatch                       the lake and the database do not fit together
 ├── SparkLost                          the Java process of Spark has ended
 ├── SettingsError (ValueError)         a setting has a value that cannot work
@@ -55,6 +56,7 @@ __all__ = [
     "InvalidSubscriberError",
     "KeyNotFound",
     "LakeMismatch",
+    "NestedPublishError",
     "NotDeadError",
     "NotProcessing",
     "PayloadTooLargeError",
@@ -158,6 +160,10 @@ class BlockedDestination(EventHubError, ValueError):
 
 class EventBusShutdownError(EventHubError):
     """The bus is shutting down, or has; it takes no more work."""
+
+
+class NestedPublishError(EventHubError):
+    """A handler publishes and waits for an event that could not end before it, or too many handlers wait for others."""
 
 
 class LakeMismatch(EventHubError):

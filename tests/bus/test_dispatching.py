@@ -60,15 +60,15 @@ async def test_a_publisher_follows_an_event_that_another_process_settles(make_bu
 
 
 async def test_a_handler_that_takes_longer_than_the_lease_keeps_its_claim(make_bus, store_url, store) -> None:
-    bus = await make_bus(tuning=lease(0.15)).start()
-    rival = make_bus(store_url, tuning=lease(0.15))
+    bus = await make_bus(tuning=lease(1.0)).start()
+    rival = make_bus(store_url, tuning=lease(1.0))
     gate, other = Gate(), Recorder()
     bus.subscribe("*", gate)
     event_id = await bus.publish("a", 1, wait=False)
     rival.subscribe("*", other)
     await rival.start()
     first = (await store.event(event_id)).lease_expires_at
-    await until(lambda: _lease_moved(store, event_id, first + timedelta(seconds=0.3)))
+    await until(lambda: _lease_moved(store, event_id, first + timedelta(seconds=1.1)))
     gate.open.set()
     await until(lambda: _is(store, event_id, Status.COMPLETED))
     assert (gate.inside, len(other.events)) == (1, 0)

@@ -292,3 +292,89 @@ async def test_a_store_closed_by_its_owner_does_not_break_the_end(store_url) -> 
         with pytest.raises(StoreClosed, match="event 1"):
             await asyncio.wait_for(publisher, 10)
         await asyncio.wait_for(bus.shutdown(), 10)
+
+
+async def test_what_handlers_publish_during_the_drain_is_stored_and_handled_if_there_is_time(make_bus, store) -> None:
+    bus = await make_bus().start()
+    gate, inner, ids = Gate(), Recorder(), []
+
+    async def outer(event: Any) -> None:
+        await gate(event)
+        ids.append(await bus.publish("inner", "waited for"))
+        ids.append(await bus.publish("inner", "not waited for", wait=False))
+        ids.extend(await bus.publish_many([("inner", "one of many")]))
+
+    bus.subscribe("outer", outer)
+    bus.subscribe("inner", inner)
+    event_id = await bus.publish("outer", 1, wait=False)
+    await until(lambda: gate.inside)
+    ending = asyncio.create_task(bus.shutdown())
+    await until(lambda: bus._ending.begun)
+    gate.open.set()
+    await ending
+    assert [(await store.event(each)).status for each in (event_id, *ids[:2])] == [Status.COMPLETED] * 3
+    last = await store.event(ids[2])
+    assert (last.status, last.attempts) in {(Status.COMPLETED, 1), (Status.PENDING, 0)}, (
+        "at the next start at the latest"
+    )
+    assert {"waited for", "not waited for"} <= set(inner.payloads)
+
+
+async def test_only_running_handlers_may_publish_while_the_bus_drains(make_bus) -> None:
+    bus = await make_bus().start()
+    gate = Gate()
+    bus.subscribe("*", gate)
+    await bus.publish("a", 1, wait=False)
+    await until(lambda: gate.inside)
+    ending = asyncio.create_task(bus.shutdown())
+    await until(lambda: bus._ending.begun)
+    with pytest.raises(EventBusShutdownError):
+        await bus.publish("a", 2)
+    gate.open.set()
+    await ending
+
+
+async def test_a_handler_that_the_shutdown_made_fail_is_charged_no_attempt(make_bus, store) -> None:
+    bus = await make_bus(retry=RetryPolicy(max_retries=0)).start()
+    gate = Gate()
+
+    async def subscribes(event: Any) -> None:
+        await gate(event)
+        try:
+            bus.subscribe("b", gate)
+        except EventBusShutdownError:
+            raise ValueError("told in its own words") from None
+
+    bus.subscribe("a", subscribes)
+    event_id = await bus.publish("a", 1, wait=False)
+    await until(lambda: gate.inside)
+    ending = asyncio.create_task(bus.shutdown())
+    await until(lambda: bus._ending.begun)
+    gate.open.set()
+    await ending
+    event = await store.event(event_id)
+    assert (event.status, event.attempts, event.retry_count) == (Status.PENDING, 0, 0)
+    assert Action.RELEASED in [entry.action for entry in await store.log(event_id)]
+
+
+async def test_a_plain_handler_that_publishes_when_the_drain_is_over_is_charged_no_attempt(make_bus, store) -> None:
+    loop = asyncio.get_running_loop()
+    bus = await make_bus(shutdown_timeout=0.05, retry=RetryPolicy(max_retries=0)).start()
+    inside, go_on, ended = threading.Event(), threading.Event(), threading.Event()
+
+    def plain(event: Any) -> None:
+        inside.set()
+        go_on.wait(60)
+        try:
+            asyncio.run_coroutine_threadsafe(bus.publish("a", 2), loop).result(60)
+        finally:
+            ended.set()
+
+    bus.subscribe("a", plain)
+    event_id = await bus.publish("a", 1, wait=False)
+    await until(inside.is_set)
+    await bus.shutdown()
+    go_on.set()
+    await until(ended.is_set)
+    event = await store.event(event_id)
+    assert (event.status, event.attempts) == (Status.PENDING, 0)

@@ -204,3 +204,70 @@ async def test_only_subscriptions_with_overrides_take_part_in_their_merge(make_b
     bus.subscribe("*", Recorder(), retry={"max_retries": 0, "base_delay": 5.0})
     policy = bus._parts.subscriptions.matching("a").policy
     assert (policy.max_retries, policy.base_delay) == (0, 5.0)
+
+
+def generator(event: Any) -> Any:
+    yield event
+
+
+async def async_generator(event: Any) -> Any:
+    yield event
+
+
+class CallableGenerator:
+    async def __call__(self, event: Any) -> Any:
+        yield event
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [generator, async_generator, CallableGenerator(), functools.partial(generator), functools.partial(async_generator)],
+    ids=["generator", "async generator", "object", "partial", "async partial"],
+)
+async def test_generator_functions_are_refused_since_nothing_of_them_would_run(bus, wrong) -> None:
+    with pytest.raises(SettingsError, match="generator function"):
+        bus.subscribe("a", wrong)
+    with pytest.raises(SettingsError, match="generator function"):
+        bus.on("a")(wrong)
+
+
+async def test_a_handler_that_returns_a_generator_has_failed(make_bus, dlq) -> None:
+    bus = await make_bus(retry=RetryPolicy(max_retries=0)).start()
+    bus.subscribe("a", lambda event: generator(event))  # noqa: PLW0108 - a plain function around a generator
+    (error,) = (await dlq.get(await bus.publish("a", 1))).errors
+    assert error.startswith("TypeError: the handler returned <generator")
+
+
+async def test_the_decorator_without_parentheses_is_refused(bus) -> None:
+    with pytest.raises(SettingsError, match=r"@bus\.on\('order\.\*'\)"):
+
+        @bus.on
+        async def ship(event: Any) -> None: ...
+
+
+@pytest.mark.parametrize("value", [0, False, "no", {"success": False}, ValueError("returned"), ...], ids=repr)
+async def test_whatever_a_handler_returns_is_a_success(bus, status, value) -> None:
+    bus.subscribe("a", lambda _: value)
+    assert await status(await bus.publish("a", 1)) == "COMPLETED"
+
+
+async def test_what_a_handler_changes_in_its_event_no_other_sees(make_bus) -> None:
+    seen: list[Any] = []
+
+    async def changes(event: Any) -> None:
+        seen.append((event.payload, dict(event.metadata)))
+        event.payload["list"].append("changed")
+        event.payload["new"] = True
+        event.metadata["new"] = "yes"
+        if event.attempts == 1:
+            raise ValueError("once more")
+
+    bus = await make_bus().start()
+    bus.subscribe("*", changes, name="first")
+    bus.subscribe("*", changes, name="second")
+    payload = {"list": [{"a": 1}]}
+    await bus.publish("a", payload, {"k": "v"})
+    assert payload == {"list": [{"a": 1}]}
+    assert [metadata for _, metadata in seen] == [{"k": "v"}] * 4
+    assert len({id(payload) for payload, _ in seen}) == 4
+    assert [payload["list"] for payload, _ in seen] == [[{"a": 1}, "changed"]] * 4

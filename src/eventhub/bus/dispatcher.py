@@ -17,6 +17,7 @@ from datetime import timedelta
 from typing import Any, Final
 
 from eventhub.bus.flights import Flight
+from eventhub.bus.nesting import calls_around
 from eventhub.bus.parts import Parts
 from eventhub.bus.waiting import unwanted
 from eventhub.core.lifecycle import State
@@ -125,6 +126,7 @@ class Dispatcher:
             if tended.buried:
                 log.error("workers_lost", queue=self._queue, event_ids=list(tended.buried))
                 self._follow_at = 0.0
+        await self._claim_nested()
         if self._draining:
             await self._claim(
                 {each.id: each.required for each in self._waiting.events() if each.id not in self._flights}
@@ -180,9 +182,23 @@ class Dispatcher:
 
     # ----------------------------------------------------------------- claim
 
+    async def _claim_nested(self) -> None:
+        """What handlers of this bus wait for comes first and needs no slot: it runs in the place of those handlers."""
+        events = self._waiting.events()
+        nested = {each.id: each for each in events if any(calls_around(each.outer, self._worker))}
+        apart = [event_id for event_id in nested if event_id not in self._flights]
+        if not apart:
+            return
+        standing = await self._store.current(apart)
+        ready = [event_id for event_id, now in standing.items() if now.state is State.READY]
+        if ready:
+            for claim in await self._store.claim_ids(ready, worker=self._worker, lease=self._lease, now=self._now()):
+                waited = nested[claim.held.id]
+                self._flights.launch(claim, self._fly, waited.required, waited.outer, in_place=True)
+
     async def _claim(self, required: dict[int, Names | None]) -> None:
         """Claim events, each with the handlers that it needs, as many as there are slots."""
-        wanted = list(required)[: max(self._flights.free, 0)]
+        wanted = list(required)[: self._flights.free]
         if not wanted:
             return
         self._flights.reserve(len(wanted))
@@ -190,7 +206,9 @@ class Dispatcher:
         try:
             claims = await self._store.claim_ids(wanted, worker=self._worker, lease=self._lease, now=self._now())
             for claim in claims:
-                self._flights.launch(claim, self._fly, required[claim.held.id])
+                number = claim.held.id
+                outer = self._waiting.outer_of(number)
+                self._flights.launch(claim, self._fly, required[number], outer, in_place=False)
                 unused -= 1
         finally:
             self._flights.give_back(unused)

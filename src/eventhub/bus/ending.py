@@ -4,7 +4,8 @@
                   │ the time is up: cancel and release, no attempt charged                        ├─▶ close
     destroy ──────┴─▶ cancel and leave the claims to the next start, as after a crash ────────────┘
 
-Cancellation is never an outcome: a handler that was stopped has neither failed nor succeeded.
+Cancellation is never an outcome: a handler that was stopped has neither failed nor succeeded. Nor has one that the end
+of the bus made fail. What running handlers publish while the bus drains is stored, and handled if there is time.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any, Final
 from eventhub.bus.calling import GRACE
 from eventhub.bus.dispatcher import Dispatcher
 from eventhub.bus.flights import Flight
+from eventhub.bus.nesting import calls_around, current_call
 from eventhub.bus.parts import Parts
 from eventhub.bus.presence import Presence
 from eventhub.core.lifecycle import Release
@@ -24,10 +26,11 @@ from eventhub.handling.logs import get_logger
 from eventhub.store.values import Report
 from eventhub.store.workers import retire
 
-__all__ = ["Ending"]
+__all__ = ["EVENTS", "Ending"]
 
 log = get_logger("eventhub.bus")
 
+EVENTS: Final = "events"
 LAST_WORDS: Final = 5.0
 """Seconds for what is on its way to the store already: outcomes being written, claims being made."""
 
@@ -43,13 +46,17 @@ class Ending:
         self._owns_store = owns_store
         self._task: asyncio.Task[None] | None = None
         self._at_once = asyncio.Event()
+        self._drained = False
 
     @property
     def begun(self) -> bool:
         return self._task is not None or self._at_once.is_set()
 
     def check(self, what: str) -> None:
-        """Refuse new work once the end has begun."""
+        """Refuse new work once the end has begun, but for the events of handlers that still run while it drains."""
+        draining = self.begun and not self._drained and not self._at_once.is_set()
+        if draining and what == EVENTS and any(calls_around(current_call(), self._parts.worker)):
+            return
         if self.begun:
             raise EventBusShutdownError(
                 f"The bus {self._parts.queue!r} is shut down and takes no more {what}. Make a new EventBus."
@@ -71,6 +78,7 @@ class Ending:
             if tasks and not self._at_once.is_set():
                 self._dispatcher.drain()
                 await self._first_of(self._drain(), self._timeout)
+            self._drained = True
             self._dispatcher.stop()
             if self._at_once.is_set():
                 await self._drop(tasks)

@@ -17,7 +17,7 @@ from typing import Any, Literal, Self, TypeVar
 from eventhub.bus.breaker import BreakerSettings
 from eventhub.bus.counters import Counters, TypeCounters
 from eventhub.bus.dispatcher import Dispatcher
-from eventhub.bus.ending import Ending
+from eventhub.bus.ending import EVENTS, Ending
 from eventhub.bus.flights import Flight, Flights
 from eventhub.bus.parts import Parts
 from eventhub.bus.presence import Presence
@@ -30,7 +30,7 @@ from eventhub.clock import Clock
 from eventhub.core.lifecycle import Bury, Complete, Outcome, Retry
 from eventhub.core.matching import check_queue
 from eventhub.core.retry import RetryPolicy
-from eventhub.errors import InvalidEventError
+from eventhub.errors import InvalidEventError, SettingsError
 from eventhub.handling.logs import get_logger
 from eventhub.store import Store, open_store
 from eventhub.store.composing import Composer
@@ -96,7 +96,7 @@ class EventBus:
             counters=TypeCounters(),
         )
         rules = Rules(only_failed_again=retry_scope == "handler", stop_on_first_failure=stop_on_first_failure)
-        self._processor = Processor(self._parts, rules=rules, timer=self._seconds)
+        self._processor = Processor(self._parts, rules=rules, timer=self._seconds, ending=lambda: self._ending.begun)
         self._dispatcher = Dispatcher(self._parts, self._fly)
         self._presence = Presence(self._parts)
         complete = on_unmatched == "complete"
@@ -194,6 +194,8 @@ class EventBus:
 
     def on(self, pattern: str, **options: Any) -> Callable[[H], H]:
         """The same as a decorator; it takes the options of ``subscribe``."""
+        if callable(pattern):
+            raise SettingsError("The decorator was used without a pattern; write @bus.on('order.*').")
 
         def register(handler: H) -> H:
             self.subscribe(pattern, handler, **options)
@@ -230,7 +232,7 @@ class EventBus:
         With ``wait=False``, or when nobody here wants it, it returns after the commit. Events of one
         ``ordering_key`` are handled one after the other; an ``idempotency_key`` stands for one event.
         """
-        self._ending.check("events")
+        self._ending.check(EVENTS)
         details = {
             "metadata": metadata,
             "ordering_key": ordering_key,
@@ -248,7 +250,7 @@ class EventBus:
 
         Each is a mapping with the arguments of ``publish``, or a tuple of type, payload and perhaps metadata.
         """
-        self._ending.check("events")
+        self._ending.check(EVENTS)
         several = self._composer.many(map(_as_mapping, events))
         if not self._tasks:
             await self.start()

@@ -36,6 +36,8 @@ log = get_logger("eventhub.bus")
 
 SUCCESS: Final = "success"
 FAILED: Final = "transient"
+SHUTDOWN_DELAY: Final = timedelta(seconds=1)
+"""Until an event is tried again that the end of its bus made fail: not at once, by the bus that still drains."""
 
 
 class Rules(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,14 +53,16 @@ class Failure(msgspec.Struct, frozen=True):
 
     subscription: Subscription
     error: str
+    shutdown: bool
 
 
 class Processor:
     """Takes claimed events through their handlers."""
 
-    def __init__(self, parts: Parts, *, rules: Rules, timer: Callable[[], float]) -> None:
+    def __init__(self, parts: Parts, *, rules: Rules, timer: Callable[[], float], ending: Callable[[], bool]) -> None:
+        self._ending = ending  # whether the bus is being stopped
         self._store, self._now, self._subscriptions = parts.store, parts.now, parts.subscriptions
-        self._caller = Caller(parts.tuning.threads)
+        self._caller = Caller(parts.tuning.threads, bus=parts.worker)
         self._rules = rules
         self._timer = timer  # the breakers' clock, in seconds
 
@@ -87,6 +91,8 @@ class Processor:
         took = round((time.monotonic() - started) * 1000)
         if not failures:
             return Complete(execution_ms=took)
+        if any(failure.shutdown for failure in failures) and self._ending():
+            return Release(SHUTDOWN_DELAY)
         error = "; ".join(failure.error for failure in failures)
         outcome = matched.policy.after_failure(event.attempts, error, roll=random.uniform(-1, 1))  # noqa: S311
         _log_failure(flight, matched, failures, outcome)
@@ -99,14 +105,16 @@ class Processor:
             done = await self._done_already(event.id)
             subscriptions = tuple(s for s in subscriptions if self._subscriptions.result_key(s) not in done)
         failures: list[Failure] = []
-        for subscription in subscriptions:
-            error = await self._caller.call(subscription, event)
+        for place, subscription in enumerate(subscriptions, 1):
+            own = event if place == len(subscriptions) else event.copy()  # what one changes, no other sees
+            failed = await self._caller.call(subscription, own, flight.outer)
+            error = None if failed is None else failed.error
             if subscription.breaker is not None:
                 self._tell(subscription, subscription.breaker, event.id, failed=error is not None)
             if remember:
                 await self._remember(flight, subscription, error)
-            if error is not None:
-                failures.append(Failure(subscription, error))
+            if failed is not None:
+                failures.append(Failure(subscription, failed.error, failed.shutdown))
                 if self._rules.stop_on_first_failure:
                     break
         return failures

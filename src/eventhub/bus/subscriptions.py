@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import sys
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
@@ -19,6 +18,7 @@ from eventhub.core.events import QueuedEvent
 from eventhub.core.matching import Pattern
 from eventhub.core.retry import RetryPolicy
 from eventhub.errors import HandlerExistsError, SettingsError
+from eventhub.handling.calling import check_handler, is_async
 from eventhub.handling.texts import clean
 from eventhub.store.buses import Names, RequiredHandlers, dump_names, lacking
 
@@ -110,8 +110,7 @@ class Subscriptions:
         name: str | None = None,
     ) -> Subscription:
         """Take in a handler; what is not given is as the bus has it."""
-        if not callable(handler):
-            raise SettingsError(f"The handler of {pattern!r} is {handler!r}; give a function that takes an event.")
+        check_handler(pattern, handler)
         breaker = breaker or self._breaker
         added = Subscription(
             id=str(uuid4()),
@@ -119,7 +118,7 @@ class Subscriptions:
             named=name is not None,
             pattern=Pattern(pattern),
             handler=handler,
-            is_async=_is_async(handler),
+            is_async=is_async(handler),
             timeout=self._timeout if timeout is None else check_seconds("timeout", timeout),
             override=None if retry is None else self._retry.override(retry),
             breaker=None if breaker is None else Breaker(breaker),
@@ -196,10 +195,3 @@ def name_of(handler: Handler) -> str:
         script = getattr(sys.modules["__main__"], "__file__", None)
         module = module if script is None else Path(script).stem
     return clean(f"{module}.{name}")[:MAX_NAME_LENGTH]
-
-
-def _is_async(handler: Handler) -> bool:
-    target: Any = handler
-    while isinstance(target, partial):
-        target = target.func
-    return inspect.iscoroutinefunction(target) or inspect.iscoroutinefunction(type(target).__call__)

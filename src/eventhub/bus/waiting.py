@@ -8,6 +8,7 @@ from contextlib import suppress
 
 import msgspec
 
+from eventhub.bus.nesting import HandlerCall
 from eventhub.errors import EventHubError
 from eventhub.store.buses import Names
 
@@ -21,6 +22,8 @@ class Waited(msgspec.Struct, frozen=True, eq=False):
     type: str
     required: Names | None
     futures: set[asyncio.Future[None]]
+    outer: HandlerCall | None = None
+    """The handler that waits for it."""
 
 
 class Waiting:
@@ -43,15 +46,23 @@ class Waiting:
         """The events that are waited for."""
         return list(self._by_event.values())
 
-    def join(self, event_id: int, event_type: str, required: Names | None) -> asyncio.Future[None]:
+    def join(
+        self, event_id: int, event_type: str, required: Names | None, outer: HandlerCall | None = None
+    ) -> asyncio.Future[None]:
         """Begin to wait; the future is done when the event is settled, or fails when it will not be."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         if self._closed is not None:
             future.set_exception(self._closed(event_id))
             return future
-        self._by_event.setdefault(event_id, Waited(event_id, event_type, required, set())).futures.add(future)
+        waited = self._by_event.setdefault(event_id, Waited(event_id, event_type, required, set(), outer))
+        waited.futures.add(future)
         future.add_done_callback(lambda done: self._leave(event_id, done))
         return future
+
+    def outer_of(self, event_id: int) -> HandlerCall | None:
+        """The handler that waits for an event."""
+        waited = self._by_event.get(event_id)
+        return None if waited is None else waited.outer
 
     def settled(self, event_id: int) -> None:
         """The event is COMPLETED or FAILED."""

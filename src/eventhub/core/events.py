@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import msgspec
 
@@ -57,6 +57,18 @@ class Event(msgspec.Struct, kw_only=True, frozen=True):
     status: Status = Status.PENDING
     attempts: int = 0
     retry_count: int = 0
+
+    def copy(self) -> Self:
+        """The same event with a payload and metadata of its own, for somebody who may change them."""
+        return msgspec.structs.replace(self, payload=_copied(self.payload), metadata=dict(self.metadata))
+
+
+def _copied(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _copied(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_copied(each) for each in value]
+    return value
 
 
 class QueuedEvent(Event, kw_only=True, frozen=True):
