@@ -74,8 +74,9 @@ def test_retry_cancel_and_dead_letter(eventhub: Command, mailed: Mailed):
     revived = eventhub.json("messages", "retry", str(mailed.dead), "--db", mailed.url)
     assert revived == {"id": mailed.dead, "status": "PENDING"}
     cancelled = eventhub.json("messages", "cancel", str(mailed.waiting), "--by", "ada", "--db", mailed.url)
-    assert cancelled == {"id": mailed.waiting, "status": None}
-    assert mailed.waiting not in listed(eventhub, mailed)
+    assert cancelled == {"id": mailed.waiting, "status": "FAILED"}
+    assert shown(eventhub, mailed, mailed.waiting)["status"] == "FAILED"
+    assert eventhub.json("dlq", "show", str(mailed.waiting), "--db", mailed.url)["reason"] == "cancelled"
     done = eventhub("messages", "dead-letter", str(mailed.pending), "--by", "ada", "--db", mailed.url)
     assert f"eventhub dlq retry {mailed.pending}" in done.stdout
     letter = eventhub.json("dlq", "show", str(mailed.pending), "--db", mailed.url)

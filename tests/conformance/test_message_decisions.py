@@ -5,6 +5,7 @@ import pytest
 from eventhub.core.events import Status
 from eventhub.core.lifecycle import State
 from eventhub.store import Store
+from eventhub.store.messages import DeadFilter, MessageFilter
 from tests.conformance.hub_support import subscriber
 from tests.conformance.message_support import bury, deliver, drained, fail, kill, seen, send, take
 from tests.conformance.support import MINUTE, START, actions, at
@@ -80,8 +81,10 @@ async def test_an_open_message_is_cancelled_and_its_key_goes_on(store: Store, st
         if state == "waiting":
             await fail(store, claim)
     assert await store.cancel_message(number, by="anna", now=at(5))
-    assert await store.message(number) is None
-    assert await store.dead_letter(number) is None
+    assert (await seen(store, number)).status is Status.FAILED
+    letter = await store.dead_letter(number)
+    assert letter is not None
+    assert (letter.reason, letter.parked) == ("cancelled", False)
     log = await store.log((await seen(store, third)).event_id)
     assert "CANCELLED" not in [entry.action for entry in log]
     assert await drained(store, one, now=at(6)) == [each for each in (first, second, third) if each != number]
@@ -98,6 +101,39 @@ async def test_a_cancelled_message_is_in_the_log(store: Store) -> None:
     assert (entry.action, entry.worker, entry.delivery_id) == ("CANCELLED", "anna", number)
     assert (entry.attempt, entry.fence, entry.created_at) == (1, 1, at(5))
     assert (published.subscriber, picked.subscriber, entry.subscriber) == (None, one, one), "whose message it was"
+
+
+async def test_the_only_message_of_an_event_is_cancelled_and_all_of_it_can_still_be_read(store: Store) -> None:
+    one = await subscriber(store)
+    (number,) = await send(store, one)
+    (claim,) = await take(store, one)
+    await fail(store, claim, "boom")
+    event_id = (await seen(store, number)).event_id
+    assert await store.cancel_message(number, by="anna", now=at(5))
+    event = await store.event(event_id)
+    assert event is not None
+    assert event.status is Status.FAILED, "nobody got it"
+    message = await seen(store, number)
+    assert (message.status, message.attempts, message.errors) == (Status.FAILED, 1, ("boom",))
+    assert [attempt.action for attempt in await store.attempts(number)] == ["FAILED"]
+    assert await store.messages(MessageFilter(event_id=event_id)) == [message]
+
+
+async def test_what_was_cancelled_is_retried_only_when_it_is_named(store: Store) -> None:
+    one = await subscriber(store)
+    first, second = await send(store, one, count=2)
+    for number in (first, second):
+        await store.cancel_message(number, by="anna", now=at(5))
+    dead = await kill(store, one)
+    everything = DeadFilter(subscriber=one)
+    assert (await store.dead_letters(everything)).total == 3
+    assert await store.count_dead(everything) == 1
+    assert await store.retry_dead_where(everything, by="anna", now=at(6)) == 1
+    assert (await seen(store, dead)).status is Status.PENDING
+    assert await store.count_dead(DeadFilter(reason="cancelled")) == 2
+    assert await store.retry_dead_where(DeadFilter(ids=(first,)), by="anna", now=at(6)) == 1
+    assert await store.retry_message(second, by="anna", now=at(6))
+    assert await drained(store, one, now=at(7)) == [first, second, dead]
 
 
 async def test_the_log_tells_whose_messages_were_cancelled_with_their_subscriber(store: Store) -> None:

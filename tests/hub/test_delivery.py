@@ -309,3 +309,22 @@ async def test_a_request_that_may_have_arrived_is_an_attempt_that_is_kept(
     assert [attempt.action for attempt in attempts] == ["FAILED", "COMPLETED"]
     assert attempts[0].detail["failure"] == "network"
     assert len(receiver.arrivals) == 1 + len(attempts)
+
+
+async def test_the_ordering_key_of_a_message_is_that_of_its_subscriber_before_and_after(
+    hub: Hub, receiver: Receiver, subscribe: Subscribe
+) -> None:
+    """One subscriber reads the key from the payload, another takes the publisher's, a third wants no order."""
+    receiver.behave = lambda arrival: 503 if arrival.turn == 1 else 200
+    for name, key in (("path", "payload.customer"), ("own", "ordering_key"), ("none", None)):
+        await subscribe(name, ordering_key=key, retry_backoff_seconds=(0.3, 0.3))
+    event = await hub.publish("a", {"customer": "c-7"}, ordering_key="publisher's")
+
+    async def keys() -> dict[int, str | None]:
+        return {message.subscriber: message.ordering_key for message in await hub.store.messages(MessageFilter())}
+
+    await receiver.wait_for(3)
+    before = await keys()
+    assert list(before.values()).count("c-7") == 1
+    assert await settled(hub, event) is Status.COMPLETED
+    assert await keys() == before

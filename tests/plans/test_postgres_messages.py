@@ -80,7 +80,7 @@ QUESTIONS: dict[str, tuple[str, str, int]] = {
     "the head of a key": ("head_of_key", "7, 1", 2),
     "a dead letter": ("letter", "600777", 10),
     "one to hasten": ("hasten", "200777, 'anna', NULL", 2),
-    "one to cancel": ("cancel_message", "200777, 'anna', NULL", 2),
+    "one to cancel": ("log_cancelled", "200777, 'anna', NULL", 2),
     "some to hold": ("hold_letters", "ARRAY[7, 8, 9], NULL", 10),
     "some to purge": ("purge", "ARRAY[7, 8, 9]", 10),
     "some that are old": ("old_letters", "'dead_at', now(), NULL, 10, 10", 40),

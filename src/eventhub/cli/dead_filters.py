@@ -26,6 +26,7 @@ ReasonName = Literal[
     "gone",
     "blocked_destination",
     "skipped",
+    "cancelled",
 ]
 """Every reason there is, as the database has it."""
 WHICH = Group("Which", sort_key=10)

@@ -76,6 +76,7 @@ class Reason(StrEnum):
     GONE = "gone"
     BLOCKED = "blocked_destination"
     SKIPPED = "skipped"
+    CANCELLED = "cancelled"
 
 
 GONE: Final = None

@@ -151,7 +151,8 @@ class PostgresMessaging(Remembering):
 
     async def cancel_message(self, message_id: int, *, by: str, now: datetime | None = None) -> bool:
         async def cancel(connection: Any) -> bool:
-            return bool(await connection.fetch(SQL.cancel_message, message_id, by, now))
+            buried = await _bury(connection, message_id, Reason.CANCELLED, now, beforehand=(SQL.log_cancelled, by))
+            return buried is not None
 
         return await self._decide(message_id, "cancel", cancel, now)
 
@@ -279,13 +280,18 @@ class PostgresMessaging(Remembering):
         return int(count)
 
 
-async def _bury(connection: Any, message_id: int, reason: Reason, now: datetime | None) -> Any | None:
+async def _bury(
+    connection: Any, message_id: int, reason: Reason, now: datetime | None, *, beforehand: tuple[str, str] | None = None
+) -> Any | None:
     """Give up a message whose key is locked, whoever holds it; the row as it was, or None when it is not open."""
     await connection.fetch(SQL.hold_deliveries, [message_id])
     rows = await connection.fetch(SQL.open_message, message_id)
     if not rows or rows[0]["state"] == State.PARKED:
         return None
     row = rows[0]
+    if beforehand is not None:
+        statement, by = beforehand
+        await connection.execute(statement, message_id, by, now)
     leased = row["state"] == State.LEASED
     report = Report(Held(row["id"], row["fence"], row["lane"]), Bury(None, reason), leased=leased)
     await settling.bury(connection, [report], now, last_action="FAILED")

@@ -141,11 +141,8 @@ class SqliteMessaging(Store):
             row = _open(connection, message_id)
             if row is None or row[3] == State.PARKED:
                 return False
-            one = ids([message_id])
-            connection.execute(SQL.log_cancelled, {"ids": one, "by": by, "now": at})
-            connection.execute(SQL.remove, {"ids": one})
-            settling.advance(connection, [] if row[4] is None else [row[4]], at)
-            return True
+            connection.execute(SQL.log_cancelled, {"ids": ids([message_id]), "by": by, "now": at})
+            return _bury(connection, message_id, Reason.CANCELLED, at) is not None
 
         return await self._decide(acts.of_message("cancel", message_id), work, now)
 

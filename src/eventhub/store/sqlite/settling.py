@@ -160,9 +160,14 @@ def bury(connection: apsw.Connection, dying: list[tuple[tuple[Any, ...], Bury]],
                  outcome.execution_ms, now)
             )  # fmt: skip
         connection.execute(SQL.bury, (number, outcome.reason, outcome.status, now))
-        log.append((event_id, number, "DEAD", worker, attempts, fence, None, outcome.reason, None, now))
+        if outcome.reason != Reason.CANCELLED:  # of which the log tells otherwise
+            log.append((event_id, number, "DEAD", worker, attempts, fence, None, outcome.reason, None, now))
     connection.executemany(SQL.write_log, log)
-    parked = [row[0] for row, _ in dying if row[9] and row[4] is not None and row[3] != State.BEHIND]
+    parked = [
+        row[0]
+        for row, outcome in dying
+        if row[9] and row[4] is not None and row[3] != State.BEHIND and outcome.reason != Reason.CANCELLED
+    ]
     if parked:
         connection.execute(SQL.park, {"ids": ids(parked)})
     leaving = [row for row, _ in dying if row[0] not in parked]

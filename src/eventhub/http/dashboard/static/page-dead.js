@@ -13,6 +13,7 @@ const MOST_COUNTED = 100_000;
 const REASONS = {
   retries_exhausted: "retries used up", worker_lost: "worker lost", rejected: "rejected by the handler", finalized: "finalised by others",
   manual: "given up by hand", gone: "subscriber gone", blocked_destination: "blocked address", skipped: "skipped",
+  cancelled: "cancelled",
 };
 const TEXTS = ["subscriber", "type", "reason", "queue", "error"];
 

@@ -88,6 +88,11 @@ SELECT id, lane FROM eventhub.deliveries WHERE subscriber = $1 ORDER BY id LIMIT
 SELECT DISTINCT d.subscriber FROM eventhub.deliveries d
 WHERE d.subscriber IS NOT NULL AND NOT EXISTS (SELECT 1 FROM eventhub.subscribers s WHERE s.id = d.subscriber);
 
+-- name: log_cancelled
+-- Who does not want an open message to be sent, in the place of the word that it is dead.
+INSERT INTO eventhub.event_log (event_id, delivery_id, action, worker, attempt, fence, subscriber, created_at)
+SELECT event_id, id, 'CANCELLED', $2, attempts, fence, subscriber, coalesce($3, now()) FROM eventhub.deliveries WHERE id = $1;
+
 -- name: cancel_messages
 -- Whoever holds them. The parked are dead already.
 WITH gone AS (

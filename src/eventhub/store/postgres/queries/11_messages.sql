@@ -140,16 +140,6 @@ logged AS (
   SELECT event_id, id, 'RETRIED', $2, attempts, fence, coalesce($3, now()) FROM freed)
 SELECT route, event_id FROM freed;
 
--- name: cancel_message
--- An open message leaves, whoever holds it: the claim is void, because there is nothing left to report on.
-WITH gone AS (
-  DELETE FROM eventhub.deliveries WHERE id = $1 AND subscriber IS NOT NULL AND state + 0 <> 4
-  RETURNING id, event_id, attempts, fence, subscriber),
-logged AS (
-  INSERT INTO eventhub.event_log (event_id, delivery_id, action, worker, attempt, fence, subscriber, created_at)
-  SELECT event_id, id, 'CANCELLED', $2, attempts, fence, subscriber, coalesce($3, now()) FROM gone)
-SELECT id FROM gone;
-
 -- name: log_operator
 -- Who decided about a message; what came of it is written beside it.
 INSERT INTO eventhub.event_log (event_id, delivery_id, action, worker, attempt, fence, error, created_at)
@@ -188,7 +178,8 @@ ORDER BY n.id DESC LIMIT $9;
 
 -- name: letters_oldest
 -- Those that fit, in the order of their deliveries, which is the order of every key: from behind $9 on, and none that
--- came after $10. With $12 without those whose subscriber is gone, for nobody would take what is retried.
+-- came after $10. With $12 without those whose subscriber is gone, for nobody would take what is retried, and those that
+-- were cancelled, unless they are named.
 SELECT n.id, n.delivery_id FROM eventhub.dead_letters n
 WHERE n.retried_at IS NULL AND n.delivery_id > $9 AND n.id + 0 <= $10
   AND ($1::bigint[] IS NULL OR n.delivery_id = ANY ($1)) AND ($3::bigint IS NULL OR n.subscriber + 0 = $3)
@@ -198,6 +189,7 @@ WHERE n.retried_at IS NULL AND n.delivery_id > $9 AND n.id + 0 <= $10
   AND ($7::timestamptz IS NULL OR n.dead_at >= $7) AND ($8::timestamptz IS NULL OR n.dead_at <= $8)
   AND (NOT $12::boolean OR n.subscriber IS NULL
        OR EXISTS (SELECT 1 FROM eventhub.subscribers s WHERE s.id = n.subscriber))
+  AND (NOT $12::boolean OR n.reason <> 'cancelled' OR $1::bigint[] IS NOT NULL OR $5::text IS NOT NULL)
 ORDER BY n.delivery_id LIMIT $11;
 
 -- name: count_fitting
@@ -212,6 +204,7 @@ SELECT count(*) FROM (
     AND ($7::timestamptz IS NULL OR n.dead_at >= $7) AND ($8::timestamptz IS NULL OR n.dead_at <= $8)
     AND (NOT $10::boolean OR n.subscriber IS NULL
          OR EXISTS (SELECT 1 FROM eventhub.subscribers s WHERE s.id = n.subscriber))
+    AND (NOT $10::boolean OR n.reason <> 'cancelled' OR $1::bigint[] IS NOT NULL OR $5::text IS NOT NULL)
   LIMIT $9) c;
 
 -- name: last_letter

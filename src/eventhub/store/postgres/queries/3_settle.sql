@@ -33,12 +33,12 @@ hit AS MATERIALIZED (
                       LIMIT 1 FOR UPDATE) d),
 gone AS (
   DELETE FROM eventhub.deliveries WHERE ctid = ANY (ARRAY (SELECT tid FROM hit))
-  RETURNING id, event_id, subscriber, worker, attempts, fence),
+  RETURNING id, event_id, subscriber, key, worker, attempts, fence),
 forgotten AS (
   DELETE FROM eventhub.handler_results WHERE event_id = ANY (ARRAY (SELECT id FROM gone))),
 told AS (
-  INSERT INTO eventhub.attempts (delivery_id, fence, event_id, subscriber, action, created_at, detail)
-  SELECT g.id, g.fence, g.event_id, g.subscriber, 'COMPLETED', coalesce($7, now()), r.detail::json
+  INSERT INTO eventhub.attempts (delivery_id, fence, event_id, subscriber, action, created_at, detail, key)
+  SELECT g.id, g.fence, g.event_id, g.subscriber, 'COMPLETED', coalesce($7, now()), r.detail::json, g.key
   FROM gone g JOIN report r ON r.id = g.id AND r.fence = g.fence
   WHERE $8::text[] IS NOT NULL AND r.detail IS NOT NULL AND g.subscriber IS NOT NULL),
 logged AS (
@@ -128,7 +128,7 @@ SELECT id, fence, coalesce($4, now()), route, event_id, state FROM released;
 -- name: bury
 -- The dead letter keeps everything: the event and its subscriber as they were, every error, who had it last, and the
 -- fence to go on from.
--- The dead leave, or stay parked when their key must be held. $10 is given by the sweep: only a lease that ended before
+-- The dead leave, or stay parked when their key must be held; the log tells otherwise of what was cancelled. $10 is given by the sweep: only a lease that ended before
 -- it counts, so one that was extended meanwhile is spared.
 WITH report AS MATERIALIZED (
   SELECT * FROM unnest((SELECT $1::bigint[]), $2::integer[], $3::boolean[], $4::bigint[], $5::text[], $6::text[], $7::text[],
@@ -136,7 +136,7 @@ WITH report AS MATERIALIZED (
     AS r(id, fence, leased, lane, error, reason, status, execution_ms, status_code, detail)),
 hit AS MATERIALIZED (
   SELECT d.*, r.error, r.reason, r.status, r.execution_ms, r.status_code, r.detail,
-         d.parks AND d.lane IS NOT NULL AND d.state <> 2 AS holds
+         d.parks AND d.lane IS NOT NULL AND d.state <> 2 AND r.reason <> 'cancelled' AS holds
   FROM report r
   CROSS JOIN LATERAL (SELECT ctid AS tid, * FROM eventhub.deliveries
                       WHERE id = r.id AND fence = r.fence AND state + 0 <> 4 AND (state + 0 = 1) = r.leased
@@ -175,7 +175,8 @@ logged AS (
   SELECT event_id, id, $11, worker, attempts, fence, status_code, error, execution_ms, coalesce($12, now())
   FROM hit WHERE error IS NOT NULL
   UNION ALL
-  SELECT event_id, id, 'DEAD', worker, attempts, fence, NULL, reason, NULL, coalesce($12, now()) FROM hit)
+  SELECT event_id, id, 'DEAD', worker, attempts, fence, NULL, reason, NULL, coalesce($12, now()) FROM hit
+  WHERE reason <> 'cancelled')
 SELECT id, fence, coalesce($12, now()) FROM hit;
 
 -- name: advance

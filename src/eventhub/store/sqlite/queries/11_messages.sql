@@ -179,7 +179,8 @@ ORDER BY n.id DESC LIMIT :limit;
 
 -- name: letters_oldest
 -- Those that fit, in the order of their deliveries, which is the order of every key: from behind :after on, and none that
--- came after :last. For a retry without those whose subscriber is gone, for nobody would take them.
+-- came after :last. For a retry without those whose subscriber is gone, for nobody would take them, and those that were
+-- cancelled, unless they are named.
 SELECT n.id, n.delivery_id FROM (
   SELECT * FROM eventhub_dead_letters INDEXED BY eventhub_dead_letters_open
   WHERE retried_at IS NULL AND :ids_given = 0 AND :subscriber IS NULL
@@ -196,6 +197,7 @@ WHERE n.delivery_id > :after AND n.id <= :last
   AND (:error IS NULL OR instr(json_extract(n.errors, '$[#-1]'), :error) > 0)
   AND (:since IS NULL OR n.dead_at >= :since) AND (:until IS NULL OR n.dead_at <= :until)
   AND (NOT :retry OR n.subscriber IS NULL OR EXISTS (SELECT 1 FROM eventhub_subscribers s WHERE s.id = n.subscriber))
+  AND (NOT :retry OR n.reason <> 'cancelled' OR :ids_given OR :reason IS NOT NULL)
 ORDER BY n.delivery_id LIMIT :limit;
 
 -- name: count_fitting
@@ -216,6 +218,7 @@ SELECT count(*) FROM (
     AND (:error IS NULL OR instr(json_extract(n.errors, '$[#-1]'), :error) > 0)
     AND (:since IS NULL OR n.dead_at >= :since) AND (:until IS NULL OR n.dead_at <= :until)
     AND (NOT :retry OR n.subscriber IS NULL OR EXISTS (SELECT 1 FROM eventhub_subscribers s WHERE s.id = n.subscriber))
+    AND (NOT :retry OR n.reason <> 'cancelled' OR :ids_given OR :reason IS NOT NULL)
   LIMIT :most);
 
 -- name: last_letter

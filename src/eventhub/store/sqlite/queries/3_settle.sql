@@ -49,8 +49,8 @@ WHERE id = ?1 AND fence = ?2 AND state = 1;
 
 -- name: tell_attempt
 -- How an attempt at a message went, in full; whose it was is in its row.
-INSERT INTO eventhub_attempts (delivery_id, fence, event_id, subscriber, action, created_at, detail)
-SELECT ?1, ?2, ?3, d.subscriber, ?4, ?5, ?6 FROM eventhub_deliveries d WHERE d.id = ?1 AND d.subscriber IS NOT NULL;
+INSERT INTO eventhub_attempts (delivery_id, fence, event_id, subscriber, action, created_at, detail, key)
+SELECT ?1, ?2, ?3, d.subscriber, ?4, ?5, ?6, d.key FROM eventhub_deliveries d WHERE d.id = ?1 AND d.subscriber IS NOT NULL;
 
 -- name: release
 -- Neither success nor failure: the attempt is not charged, the fence stays where it is.
