@@ -56,6 +56,21 @@ def test_the_package_does_not_import_what_only_some_need() -> None:
     subprocess.run([sys.executable, "-W", "error", "-c", textwrap.dedent(script)], check=True)
 
 
+@pytest.mark.parametrize(
+    ("use", "extra"), [("from eventhub import Hub", "server"), ("eventhub.Client('http://h')", "client")]
+)
+def test_a_name_whose_packages_are_not_installed_says_which_extra_brings_them(use: str, extra: str) -> None:
+    script = f"""
+        import sys
+        sys.modules |= dict.fromkeys(("aiohttp", "cryptography"))  # as if they were not installed
+        import eventhub
+        {use}
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert f"pip install 'eventhub[{extra}]'" in done.stderr.splitlines()[-1]
+
+
 def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match="no attribute 'Clint'"):
         _ = eventhub.Clint

@@ -1,5 +1,6 @@
 """Event Hub: one durable event system, from a single file to a lakehouse."""
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from eventhub._version import __version__
@@ -41,15 +42,17 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     # Most programs never speak HTTP: they need not import what does.
-    if name in ("Client", "Worker"):
-        from eventhub import client
-
-        return getattr(client, name)
-    if name == "Hub":
-        from eventhub.hub import Hub
-
-        return Hub
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    extra = {"Client": "client", "Worker": "client", "Hub": "server"}.get(name)
+    if extra is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        return getattr(import_module("eventhub.client" if extra == "client" else "eventhub.hub"), name)
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] == "eventhub":
+            raise
+        raise ImportError(
+            f"eventhub.{name} needs the package {error.name}: pip install 'eventhub[{extra}]'."
+        ) from error
 
 
 def __dir__() -> list[str]:

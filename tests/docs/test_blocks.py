@@ -82,6 +82,7 @@ def terminal(tmp_path: Path, quick: QuickCommand) -> Iterator[Terminal]:
     hub = str(free_port())
     kept = {name: value for name, value in os.environ.items() if not name.startswith("EVENTHUB_")}
     here = {"EVENTHUB_PORT": hub, "EVENTHUB_URL": f"http://127.0.0.1:{hub}", "NO_COLOR": "1"}
+    here["EVENTHUB_DB"] = "eventhub.db"  # with an address named, commands want the database to be named, too
     home, work = tmp_path / "home", tmp_path / "work"
     for directory in (".local/share/bash-completion/completions", ".zfunc", ".config/fish/completions"):
         (home / directory).mkdir(parents=True)

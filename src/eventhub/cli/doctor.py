@@ -54,7 +54,7 @@ def doctor(*, common: Common | None = None) -> int:
     checks = [Check("eventhub", Level.OK, __version__), check_python()]
     loaded: Loaded | None = None
     try:
-        loaded = common.load()
+        loaded = common.load_for_database()
         checks += check_variables(unknown_variables())
         checks += asyncio.run(_examine(loaded))
     except SettingsError as error:

@@ -132,7 +132,7 @@ def _with_ring(common: WithSecret | None, work: Callable[[KeyRing], Awaitable[R]
     from eventhub.secret_file import locate
 
     async def run() -> R:
-        loaded = (common or WithSecret()).load()
+        loaded = (common or WithSecret()).load_for_database()
         async with opened(loaded.settings) as store:
             return await work(await KeyRing.open(store, locate(loaded, store)))
 

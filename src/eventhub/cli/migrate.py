@@ -33,5 +33,5 @@ def migrate(*, common: Common | None = None) -> None:
 
 
 async def _migrate(common: Common) -> dict[str, Any]:
-    async with open_named(common.load().settings) as store:
+    async with open_named(common.load_for_database().settings) as store:
         return await store.describe()

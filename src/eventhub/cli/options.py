@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 from cyclopts import Group, Parameter
 
+from eventhub.cli.output import console, plain
+from eventhub.cli.progress import on_terminal
 from eventhub.config import Loaded, Settings, describe, load
-from eventhub.errors import StoreUnavailable
+from eventhub.errors import SettingsError, StoreUnavailable
 from eventhub.store.opening import open_named
 
 if TYPE_CHECKING:
@@ -65,6 +67,26 @@ class Common:
             warn_of_exposed(name)
         return loaded
 
+    def load_for_database(self) -> Loaded:
+        """The same for a command that works on the database itself. It says which one, unless a flag did.
+
+        When only a hub was named, a database of the default name is hardly the one that is meant.
+        """
+        loaded = self.load()
+        if loaded.is_default("db") and not loaded.is_default("url"):
+            raise SettingsError(
+                f"This command works on a database, and only a hub is named: {loaded.shown('url')} "
+                f"(from {loaded.sources['url']}). Name the hub's database with --db or EVENTHUB_DB."
+            )
+        self.say_target("database", loaded, "db")
+        return loaded
+
+    def say_target(self, kind: str, loaded: Loaded, name: str) -> None:
+        """Tell people what a command works on, where they did not say so themselves."""
+        if self.json or loaded.sources[name].startswith("flag") or not on_terminal():
+            return
+        console(stderr=True).print(plain(f"{kind}: {loaded.shown(name)} ({loaded.sources[name]})"), style="dim")
+
 
 def warn_of_exposed(name: str) -> None:
     """Say what everybody on this machine can read meanwhile."""
@@ -92,7 +114,7 @@ def with_store(common: Common | None, work: Callable[["Store"], Awaitable[R]]) -
     """Open the store that a command is about, do the work, close it again."""
 
     async def run() -> R:
-        async with open_existing((common or Common()).load().settings) as store:
+        async with open_existing((common or Common()).load_for_database().settings) as store:
             return await work(store)
 
     return asyncio.run(run())

@@ -63,6 +63,7 @@ def publish(
     over_http = common.means_http(loaded)
     if over_http and queue is not None:
         raise SettingsError("--queue is for a database; over HTTP the hub has one queue for all work.")
+    common.say_target(*(("hub", loaded, "url") if over_http else ("database", loaded, "db")))
     if over_http:
         destination: Destination = ToHub(loaded.settings, key=loaded.key_for_url(), quiet=common.json)
     else:

@@ -30,7 +30,7 @@ def restored(*, common: Common | None = None) -> None:
     After a failover of PostgreSQL, and after most restores of it, this happens by itself.
     """
     common = common or Common()
-    store = open_existing(common.load().settings)
+    store = open_existing(common.load_for_database().settings)
     done = asyncio.run(_begin(store))
     began = done.incarnation
     if common.json:

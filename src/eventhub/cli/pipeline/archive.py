@@ -35,7 +35,7 @@ def archive(
     """
     options = options or LakeOptions()
     age = length("older-than", older_than)
-    settings = options.load().settings
+    settings = options.load_for_database().settings
     needs_spark()
 
     async def work() -> list[ArchivedDay]:

@@ -75,7 +75,7 @@ def replay(
     options = options or SparkOptions()
     if rate is not None and not 0 < rate < float("inf"):
         raise SettingsError(f"--rate is {rate}; give more than 0 events a second.")
-    settings = options.load().settings
+    settings = options.load_for_database().settings
     if settings.db == ":memory:":
         raise SettingsError("A database in memory cannot be shared with Spark's tasks; give a file with --db.")
     subscriber = asyncio.run(_subscriber(settings, to_subscriber))

@@ -34,7 +34,7 @@ def restore(
     """
     options = options or LakeOptions()
     days = [_day(text) for text in day]
-    settings = options.load().settings
+    settings = options.load_for_database().settings
     needs_spark()
 
     async def work() -> list[Restored]:

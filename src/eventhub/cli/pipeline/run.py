@@ -90,7 +90,7 @@ async def _run(
     from eventhub.pipeline.lazy_spark import LazySpark
     from eventhub.pipeline.running import STAGES, Pipeline
 
-    settings = options.load().settings
+    settings = options.load_for_database().settings
     progress = Progress(quiet=options.json)
     spark = LazySpark(options.session, progress)
     async with open_existing(settings) as store, _measured(store, metrics) as count:

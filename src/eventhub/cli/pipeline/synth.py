@@ -56,7 +56,7 @@ def synth(
     _check(events, days, subscribers, fail)
     now = datetime.now(UTC)
     end = now.replace(minute=0, second=0, microsecond=0) if until is None else since("until", until, now)
-    settings = common.load().settings
+    settings = common.load_for_database().settings
     if not 0 <= seed < MOST_EVENTS:
         raise SettingsError(f"--seed is {seed}; give a number from 0 to {MOST_EVENTS - 1:,}.")
     if settings.db == ":memory:":

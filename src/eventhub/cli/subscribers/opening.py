@@ -37,7 +37,7 @@ def with_book(common: WithSecret | None, work: Work[R], *, seals: bool = False, 
     from eventhub.secret_file import locate
 
     async def run() -> R:
-        loaded = (common or WithSecret()).load()
+        loaded = (common or WithSecret()).load_for_database()
         destinations = Destinations(loaded.settings.private_networks)
         async with (open_named if create else open_existing)(loaded.settings) as store:
             path = locate(loaded, store)
