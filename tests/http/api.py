@@ -179,7 +179,7 @@ class Api:
 
     def broadcast(self, event_type: str, **more: Any) -> int:
         """Publish to subscribers; the id of the event."""
-        answer = self.post("/events", {"event_type": event_type, **more})
+        answer = self.post("/events", {"event_type": event_type, "payload": None, **more})
         assert answer.status == 202, answer
         event_id: int = answer.json["id"]
         return event_id

@@ -150,3 +150,38 @@ def test_an_event_that_breaks_the_specification_is_422(sqlite_hub: Hub, change: 
 @pytest.mark.parametrize("body", [b"", b"{", b"\xff", b'{"a":1,"a":2}', b"NaN"])
 def test_an_event_that_is_no_json_is_400(sqlite_hub: Hub, kind: str, body: bytes):
     assert sqlite_hub.post("/events", raw=body, headers={"Content-Type": kind}).status == 400
+
+
+# ------------------------------------------------------ one event, any mode
+
+JSON, OCTETS = "application/json", "application/octet-stream"
+KINDS: dict[str, tuple[str | None, bytes, dict[str, Any]]] = {
+    "JSON": ("application/json", b'{"a": 1, "b": 2}', {"data": {"b": 2, "a": 1}}),
+    "JSON with its type": ("application/json; charset=utf-8", b"[1]", {"data": [1], "datacontenttype": JSON}),
+    "JSON in base64": ("application/json", b'{"a": 1}', {"data_base64": "eyJhIjogMX0="}),
+    "JSON of a kind": ("text/json", b"[1]", {"data": [1], "datacontenttype": "text/json"}),
+    "text": ("text/plain", "ü".encode(), {"data": "ü", "datacontenttype": "text/plain"}),
+    "text in base64": ("text/plain", b"abc", {"data_base64": "YWJj", "datacontenttype": "text/plain"}),
+    "bytes": (OCTETS, b"\xff", {"data_base64": "/w==", "datacontenttype": OCTETS}),
+    "nothing": (None, b"", {}),
+    "nothing with its type": ("application/json", b"", {"data": None}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", list(KINDS))
+@pytest.mark.parametrize("first", range(3))
+def test_an_event_is_the_same_in_whichever_mode_it_comes(hub: Hub, tag: str, kind: str, first: int):
+    media_type, raw, members = KINDS[kind]
+    attributes = {"specversion": "1.0", "id": tag, "source": "/shop", "type": "order", "tags": tag, "level": "7"}
+    headers = {f"ce-{name}": value for name, value in attributes.items()}
+    event = {**attributes, "level": 7, **members}
+    sent: list[tuple[bytes, dict[str, str]]] = [
+        (raw, headers | ({} if media_type is None else {"Content-Type": media_type})),
+        (json.dumps(event).encode(), {"Content-Type": STRUCTURED, **headers, "ce-id": "does not count"}),
+        (json.dumps([event]).encode(), {"Content-Type": BATCH}),
+    ]
+    answers = [hub.post("/events", raw=body, headers=given) for body, given in sent[first:] + sent[:first]]
+    assert {answer.status for answer in answers} <= {200, 201}
+    ids = {event["id"] for answer in answers for event in answer.json.get("events", [answer.json])}
+    assert len(ids) == 1
+    assert hub.get("/events", tags=tag).json["total"] == 1

@@ -1,5 +1,7 @@
 """Seed 003, section 3: POST /events/{id}/complete reports success, once."""
 
+import pytest
+
 from tests.http.conftest import Hub
 
 
@@ -75,7 +77,7 @@ def test_a_never_picked_event_is_409(hub: Hub, tag: str):
     event_id = hub.publish(tags=tag)["id"]
     assert hub.complete(event_id, "w").status == 409
     assert hub.event(event_id)["status"] == "PENDING"
-    broadcast = hub.post("/events", {"event_type": "order.placed"}).json["id"]
+    broadcast = hub.post("/events", {"event_type": "order.placed", "payload": {}}).json["id"]
     assert hub.complete(broadcast, "w").status == 409
 
 
@@ -149,3 +151,26 @@ def test_a_thousand_reports_at_once(hub: Hub, tag: str):
     again = hub.post("/events/complete", {"reports": reports}).json["results"]
     assert again == results
     assert hub.get("/events", tags=tag, status="COMPLETED", limit=1).json["total"] == 1000
+
+
+@pytest.mark.parametrize("what", ["complete", "fail"])
+@pytest.mark.parametrize("together", [False, True])
+def test_a_whole_number_may_be_written_with_a_point(hub: Hub, tag: str, what: str, together: bool):  # noqa: FBT001
+    event_id = hub.publish(tags=tag, priority=5.0, payload=7.0)["id"]
+    assert '"payload":7.0' in hub.get(f"/events/{event_id}").raw.decode()
+    fence = hub.take(tag, "w")["fence"]
+    report = {"worker_id": "w", "status_code": 200.0, "execution_time_ms": 1e3, "fence": float(fence)}
+    if together:
+        answer = hub.post(f"/events/{what}", {"reports": [{**report, "event_id": float(event_id)}]})
+        found = answer.json["results"][0]["report"]
+    else:
+        found = hub.post(f"/events/{event_id}/{what}", report).json
+    assert (found["status_code"], found["execution_time_ms"]) == (200, 1000)
+
+
+def test_a_broken_number_is_no_whole_one(hub: Hub, tag: str):
+    event_id = hub.publish(tags=tag)["id"]
+    hub.take(tag, "w")
+    answer = hub.complete(event_id, "w", status_code=200.5, execution_time_ms=7.0)
+    assert (answer.status, answer.json["pointer"]) == (422, "/status_code")
+    assert hub.complete(event_id, "w", status_code="200").status == 422

@@ -120,6 +120,28 @@ def test_a_payload_of_exactly_one_mebibyte_is_accepted_and_one_byte_more_is_413(
     assert total(hub, tag) == 1
 
 
+@pytest.mark.parametrize("size", [400 * 1024, LIMIT - 2])
+def test_the_limit_counts_the_payload_and_not_how_it_is_written(hub: Hub, tag: str, size: int):
+    escaped = b"\\u0061" * size
+    answer = hub.post("/events", raw=b'{"tags": "%s", "payload": "%s"}' % (tag.encode(), escaped), headers=JSON)
+    assert answer.status == 201
+    assert hub.take(tag)["payload"] == "a" * size
+    answer = hub.post("/events", raw=b'{"tags": "%s", "payload": "%sbcd"}' % (tag.encode(), b"a" * LIMIT), headers=JSON)
+    assert (answer.status, answer.kind) == (413, "payload-too-large")
+
+
+def test_a_broadcast_needs_a_payload_and_null_is_one(hub: Hub, tag: str):
+    for event in ({"event_type": tag}, {"type": tag, "tags": " , "}):
+        answer = hub.post("/events", event)
+        assert (answer.status, answer.json["pointer"]) == (422, "/payload"), event
+        answer = hub.post("/events/batch", [{"tags": tag}, event])
+        assert (answer.status, answer.json["pointer"]) == (422, "/1/payload")
+    assert total(hub, tag) == 0
+    assert hub.post("/events", {"event_type": tag, "payload": None}).status == 202
+    assert hub.post("/events", {"tags": tag}).status == 201
+    assert hub.post("/events", {"tags": tag, "event_type": tag}).status == 201
+
+
 def test_a_declared_length_over_the_limit_is_413_before_anything_is_read(sqlite_hub: Hub):
     with Wire(sqlite_hub.port) as wire:
         wire.send(
@@ -133,7 +155,7 @@ def test_a_chunked_body_over_the_limit_is_413_on_counted_bytes(sqlite_hub: Hub, 
     with Wire(sqlite_hub.port) as wire:
         lines = ("Content-Type: application/json", "Transfer-Encoding: chunked")
         wire.send(head("POST", "/events", sqlite_hub.port, *lines))
-        for _ in range(30):
+        for _ in range(120):
             wire.send_all_it_takes(chunk)
         assert wire.answer().status == 413
 

@@ -102,3 +102,52 @@ def test_a_key_of_a_batch_stands_for_each_of_its_events(hub: Hub, tag: str):
     assert [event["duplicate"] for event in again.json["events"]] == [True] * 3
     assert [e["id"] for e in first.json["events"]] == [e["id"] for e in again.json["events"]]
     assert hub.get("/events", tags=tag).json["total"] == 3
+
+
+SAME = [
+    ({"a": 1, "b": {"c": [1, {"x": 1, "y": 2}], "d": None}}, {"b": {"d": None, "c": [1, {"y": 2, "x": 1}]}, "a": 1}),
+    ({"price": 200, "tax": [0, -5]}, {"tax": [-0.0, -5.0], "price": 200.0}),
+    (1e3, 1000),
+]
+
+
+@pytest.mark.parametrize(("first", "second"), SAME)
+@pytest.mark.parametrize("alone", [True, False])
+def test_what_is_equal_as_a_value_is_the_same_event(hub: Hub, tag: str, first: Any, second: Any, alone: bool):  # noqa: FBT001
+    wanted = [
+        {"tags": tag, "payload": first, "idempotency_key": tag, "metadata": {"a": "1", "b": "2"}},
+        {"idempotency_key": tag, "metadata": {"b": "2", "a": "1"}, "payload": second, "tags": tag},
+    ]
+    if alone:
+        answers = [hub.post("/events", event) for event in wanted]
+        assert [answer.status for answer in answers] == [201, 200]
+        assert answers[0].json["id"] == answers[1].json["id"]
+        assert answers[1].json["payload"] == first
+    else:
+        (one, other) = hub.post("/events/batch", {"events": wanted}).json["events"]
+        assert (one["id"], one["duplicate"], other["duplicate"]) == (other["id"], False, True)
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ([1, 2], [2, 1]),
+        ({"a": 1}, {"a": "1"}),
+        ({"a": 1}, {"a": True}),
+        (0, False),
+        (1, 1.5),
+        ({"a": None}, {}),
+        ("1.0", "1"),
+        (2**53 + 1, 2.0**53),
+    ],
+)
+def test_what_is_not_equal_as_a_value_is_another_event(hub: Hub, tag: str, first: Any, second: Any):
+    assert publish(hub, tag, tags=tag, payload=first).status == 201
+    assert publish(hub, tag, tags=tag, payload=second).status == 422
+
+
+def test_the_same_text_in_other_letters_is_the_same_event(hub: Hub, tag: str):
+    bodies = ['{"tags": "%s", "payload": {"é": "a/b"}}'.encode(), b'{"payload": {"\\u00e9": "a\\/b"}, "tags": "%s"}']
+    headers = {"Idempotency-Key": tag, "Content-Type": "application/json"}
+    answers = [hub.post("/events", raw=body % tag.encode(), headers=headers) for body in bodies]
+    assert [answer.status for answer in answers] == [201, 200]

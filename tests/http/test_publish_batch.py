@@ -100,7 +100,9 @@ def test_known_keys_in_a_batch_are_told_apart_from_new_ones(hub: Hub, tag: str):
 
 
 def test_work_and_broadcasts_may_be_mixed(hub: Hub, tag: str):
-    made = hub.post("/events/batch", {"events": [{"tags": tag}, {"event_type": "a.b"}, {"tags": tag, "type": "c"}]})
+    made = hub.post(
+        "/events/batch", {"events": [{"tags": tag}, {"event_type": "a.b", "payload": 1}, {"tags": tag, "type": "c"}]}
+    )
     assert made.status == 201
     first, second, third = (event["id"] for event in made.json["events"])
     assert [hub.event(event_id).get("event_type") for event_id in (first, second, third)] == [None, "a.b", "c"]

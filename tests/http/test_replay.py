@@ -62,7 +62,7 @@ def test_the_key_of_another_event_is_422(hub: Hub, tag: str):
 
 
 def test_a_replay_can_be_replayed(hub: Hub):
-    first = hub.post("/events", {"event_type": "order.placed"}).json
+    first = hub.post("/events", {"event_type": "order.placed", "payload": {}}).json
     second = hub.post(f"/events/{first['id']}/replay").json
     third = hub.post(f"/events/{second['id']}/replay").json
     assert third["metadata"] == {"replay_of": str(second["id"])}

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import msgspec
+from msgspec import UNSET
 
 from eventhub.cli.progress import bar
 from eventhub.core.strict_json import load
@@ -128,6 +129,7 @@ def _so_far(told: Told, line: int) -> str:
 def as_mapping(event: NewEventBody) -> dict[str, Any]:
     """What an event says, under the names that clients and stores know; members that say nothing are left out."""
     found = {name: value for name, value in msgspec.structs.asdict(event).items() if value is not None}
+    found["payload"] = None if event.payload is UNSET else event.payload
     found.pop("type", None)
     if "delay_seconds" in found:
         found["delay"] = found.pop("delay_seconds")

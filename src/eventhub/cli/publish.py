@@ -77,17 +77,17 @@ def publish(
         return
     if queue is None and not type and not (tags or "").replace(",", "").strip():
         raise SettingsError("Give --tags for work, --type for a broadcast, or both.")
-    event = {
+    event: dict[str, Any] = {
         "tags": tags,
         "event_type": type,
         "title": title,
         "description": description,
-        "payload": _payload(data),
         "metadata": _metadata(metadata) or None,
         "ordering_key": ordering_key,
         "idempotency_key": idempotency_key,
         "delay": delay,
         "priority": priority,
+        "payload": None if data is None else _payload(data),
     }
     event_id = asyncio.run(_publish(destination, event))
     if common.json:
@@ -116,9 +116,7 @@ def _publish_file(file: str, destination: Destination, key: str | None, *, json:
     console().print(f"{told.published:,} events published{before}.")
 
 
-def _payload(data: str | None) -> Any:
-    if data is None:
-        return None
+def _payload(data: str) -> Any:
     from eventhub.core.strict_json import load
 
     try:

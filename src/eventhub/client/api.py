@@ -323,7 +323,7 @@ def _composed(event: Mapping[str, Any]) -> dict[str, Any]:
         known = ", ".join(sorted(NewEvent.__optional_keys__))
         raise InvalidEventError(f"The event has no field {', '.join(map(repr, sorted(unknown)))}; it takes {known}.")
     sent = given(**{name: value for name, value in event.items() if name not in ("payload", "delay", "tags")})
-    if event.get("payload") is not None:
+    if "payload" in event:  # null is a payload, too
         sent["payload"] = msgspec.Raw(dump(event["payload"]).encode())
     if event.get("delay") is not None:
         sent["delay_seconds"] = _seconds(event["delay"])

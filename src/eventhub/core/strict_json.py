@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterator, Sequence
 from enum import Enum
 from itertools import chain
@@ -28,6 +29,7 @@ from eventhub.errors import InvalidPayloadError, PayloadTooLargeError
 __all__ = [
     "MAX_BYTES",
     "MAX_DEPTH",
+    "by_value",
     "decode",
     "dump",
     "dump_many",
@@ -40,6 +42,9 @@ __all__ = [
 
 MAX_BYTES: Final = 1_048_576
 MAX_DEPTH: Final = 64
+_EXACT: Final = 2**53
+"""Up to which every whole number has a float of its own."""
+_MAY_BE_WHOLE: Final = re.compile(r"\.0(?![0-9])|[0-9]e")
 _INT_MIN: Final = -(2**63)
 _INT_MAX: Final = 2**64 - 1
 
@@ -51,6 +56,7 @@ _TOGETHER: Final = 64  # payloads: more of them leave the processor's cache
 
 _STRICTLY: Final = orjson.OPT_PASSTHROUGH_DATACLASS | orjson.OPT_PASSTHROUGH_DATETIME
 _encoder = msgspec.json.Encoder()
+_sorting = msgspec.json.Encoder(order="deterministic")
 _decoder = msgspec.json.Decoder()
 _encode = _encoder.encode
 _decode = _decoder.decode
@@ -149,6 +155,24 @@ def readable(text: str) -> Any:
         return _decode(text)
     except (msgspec.DecodeError, RecursionError):
         return text
+
+
+def by_value(text: str) -> bytes:
+    """A text of this module's in a form that all texts of the same value share: members sorted, 1.0 as 1."""
+    value = _decode(text)
+    if _MAY_BE_WHOLE.search(text):
+        value = _with_whole_numbers(value)
+    return _sorting.encode(value)
+
+
+def _with_whole_numbers(value: Any) -> Any:
+    if isinstance(value, float):
+        return int(value) if value.is_integer() and abs(value) <= _EXACT else value
+    if isinstance(value, dict):
+        return {name: _with_whole_numbers(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_with_whole_numbers(item) for item in value]
+    return value
 
 
 def load(text: str | bytes, *, max_bytes: int = MAX_BYTES, envelope: int = 0) -> Any:

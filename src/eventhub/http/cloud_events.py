@@ -1,7 +1,9 @@
 """CloudEvents 1.0 coming in: binary (attributes in headers), structured (one JSON object), batch (an array of them).
 
 An attribute becomes metadata under its ``ce-`` name; ``source`` and ``id`` together are the idempotency key, because
-that is what they mean; the extensions ``partitionkey`` and ``tags`` become ordering key and tags.
+that is what they mean; the extensions ``partitionkey`` and ``tags`` become ordering key and tags. An event is the same
+in whichever mode it comes: data of JSON is JSON and that of a text is text also when it comes in base64, and the media
+type of JSON is written in one way and may be left out.
 """
 
 from __future__ import annotations
@@ -23,6 +25,8 @@ __all__ = ["BATCH_TYPE", "STRUCTURED_TYPE", "binary", "from_batch", "is_binary",
 
 STRUCTURED_TYPE: Final = "application/cloudevents+json"
 BATCH_TYPE: Final = "application/cloudevents-batch+json"
+_ENVELOPE: Final = b"application/cloudevents"
+_DEFAULT: Final = "application/json"
 _NEEDED: Final = ("id", "source", "type")
 _DATA: Final = frozenset({"data", "data_base64"})
 _NAME: Final = re.compile(r"[a-z0-9]{1,40}\Z")
@@ -30,7 +34,8 @@ _JSON: Final = re.compile(r"(application|text)/(.+\+)?json\Z")
 
 
 def is_binary(headers: Mapping[bytes, bytes]) -> bool:
-    return b"ce-specversion" in headers
+    """Whether the attributes are in the headers; in the other modes they may be there as well, and do not count."""
+    return b"ce-specversion" in headers and not headers.get(b"content-type", b"").strip().lower().startswith(_ENVELOPE)
 
 
 def binary(headers: Mapping[bytes, bytes], raw: bytes) -> NewEventBody:
@@ -42,16 +47,8 @@ def binary(headers: Mapping[bytes, bytes], raw: bytes) -> NewEventBody:
     kind = headers.get(b"content-type", b"").decode("latin-1")
     if kind:
         attributes["datacontenttype"] = kind
-    plain = kind.partition(";")[0].strip().lower()
-    if _JSON.match(plain) or (not plain and raw):
-        data = parse_json(raw) if raw else None
-    elif plain.startswith("text/"):
-        data = _text(raw)
-    else:
-        data = base64.b64encode(raw).decode() if raw else None
-        if raw:
-            attributes["dataencoding"] = "base64"
-    return _event(attributes, data, "")
+    has_data = bool(raw) or kind.lower().startswith("text/")
+    return _event(attributes, _data(attributes, raw) if has_data else None, "")
 
 
 def structured(raw: bytes) -> NewEventBody:
@@ -74,12 +71,30 @@ def _from_object(found: Any, place: str) -> NewEventBody:
         raise Problem(422, "invalid-request", "A CloudEvent is a JSON object.", pointer=place)
     attributes = {name: value for name, value in found.items() if name not in _DATA and value is not None}
     data = found.get("data")
-    if "data_base64" in found and found["data_base64"] is not None:
-        data = found["data_base64"]
-        if "data" in found or not _is_base64(data):
+    if found.get("data_base64") is not None:
+        raw = _from_base64(found["data_base64"])
+        if "data" in found or raw is None:
             raise _refused("data_base64", "is base64 text, and then there is no data beside it", place)
-        attributes["dataencoding"] = "base64"
+        data = _data(attributes, raw)
     return _event(attributes, data, place)
+
+
+def _data(attributes: dict[str, Any], raw: bytes) -> Any:
+    """Bytes as their media type says: JSON, a text, or what is kept in base64."""
+    kind = str(attributes.get("datacontenttype") or _DEFAULT).partition(";")[0].strip().lower()
+    if _JSON.match(kind):
+        return parse_json(raw)
+    if kind.startswith("text/"):
+        return _text(raw)
+    attributes["dataencoding"] = "base64"
+    return base64.b64encode(raw).decode()
+
+
+def _media_type(given: Any, data: Any) -> Any:
+    """The media type of the data; that of JSON is written in one way, and where there is no data it says nothing."""
+    if given is not None and str(given).partition(";")[0].strip().lower() != _DEFAULT:
+        return given
+    return None if data is None else _DEFAULT
 
 
 def _event(attributes: dict[str, Any], data: Any, place: str) -> NewEventBody:
@@ -88,6 +103,9 @@ def _event(attributes: dict[str, Any], data: Any, place: str) -> NewEventBody:
     for name in _NEEDED:
         if not isinstance(attributes.get(name), str) or not attributes[name]:
             raise _refused(name, "is a text that is not empty, and every CloudEvent has it", place)
+    media_type = _media_type(attributes.pop("datacontenttype", None), data)
+    if media_type is not None:
+        attributes["datacontenttype"] = media_type
     metadata: dict[str, str] = {}
     for name, value in sorted(attributes.items()):  # the order says nothing, and differs between the modes
         if not _NAME.match(name):
@@ -123,11 +141,11 @@ def _text(raw: bytes) -> str:
         raise Problem(400, "invalid-json", "The body is not UTF-8.") from None
 
 
-def _is_base64(value: Any) -> bool:
+def _from_base64(value: Any) -> bytes | None:
     try:
-        return isinstance(value, str) and base64.b64decode(value, validate=True) is not None
+        return base64.b64decode(value, validate=True) if isinstance(value, str) else None
     except (binascii.Error, ValueError):
-        return False
+        return None
 
 
 def _refused(name: str, rule: str, place: str) -> Problem:

@@ -16,8 +16,8 @@ __all__ = ["ANY_KEY", "BATCH", "EVENT", "REPORT", "Example", "Operation"]
 
 REPORT: Final = 64 * 1024
 """Bytes: a body about one event."""
-EVENT: Final = 1_048_576 + 128 * 1024
-"""Bytes: an event with the largest payload and its envelope, however it is spaced."""
+EVENT: Final = 6 * (1_048_576 + 128 * 1024)
+"""Bytes: an event with the largest payload and its envelope, even if every letter is written as ``\\u0061``."""
 BATCH: Final = 16 * 1_048_576
 """Bytes: many at once."""
 JSON_TYPES: Final = ("application/json",)

@@ -61,7 +61,12 @@ class Publisher:
         except InvalidEventError:
             self._blame(bodies, fields, under)
             raise
-        return [_placed(event, body, ask.principal) for event, body in zip(events, bodies, strict=True)]
+        for place, (event, body) in enumerate(zip(events, bodies, strict=True)):
+            try:
+                _placed(event, body, ask.principal)
+            except Problem as problem:
+                raise _of_batch(problem, under, place) from None
+        return events
 
     def compose_again(
         self, event: QueuedEvent, ask: Ask, key: str | None, *, targets: Sequence[int] | None
@@ -108,18 +113,11 @@ class Publisher:
                 raise _of_batch(problem, under, place) from None
 
     def _fields(self, body: NewEventBody, ask: Ask, key: str | None) -> dict[str, Any]:
-        if body.event_type is not None and body.type is not None and body.event_type != body.type:
-            raise Problem(422, "invalid-event", "event_type and type say different things; keep one.", pointer="/type")
-        kind = body.event_type if body.event_type is not None else body.type
-        has_tags = any(tag.strip() for tag in (body.tags.split(",") if isinstance(body.tags, str) else body.tags or ()))
-        if kind is None and not has_tags:
-            raise Problem(
-                422, "invalid-event", "Give tags for work, event_type for a broadcast, or both; neither is there."
-            )
-        if body.deliver_at is not None and body.deliver_at - datetime.now(UTC) > LONGEST_DELAY:
-            detail = f"deliver_at is {body.deliver_at.isoformat()}; give a time at most ten years ahead."
-            raise Problem(422, "invalid-event", detail, pointer="/deliver_at")
-        fields: dict[str, Any] = {"type": kind if kind is not None else JOB, "payload": body.payload}
+        kind, has_tags = _purpose(body)
+        fields: dict[str, Any] = {
+            "type": kind if kind is not None else JOB,
+            "payload": None if body.payload is UNSET else body.payload,
+        }
         metadata = remember_trace(body.metadata, ask.headers)
         if metadata:
             fields["metadata"] = metadata
@@ -159,6 +157,22 @@ class Publisher:
         )
 
 
+def _purpose(body: NewEventBody) -> tuple[str | None, bool]:
+    """The type that it was given and whether it has tags, if there is somebody for whom it is, at a time to come."""
+    if body.event_type is not None and body.type is not None and body.event_type != body.type:
+        raise Problem(422, "invalid-event", "event_type and type say different things; keep one.", pointer="/type")
+    kind = body.event_type if body.event_type is not None else body.type
+    has_tags = any(tag.strip() for tag in (body.tags.split(",") if isinstance(body.tags, str) else body.tags or ()))
+    if kind is None and not has_tags:
+        raise Problem(
+            422, "invalid-event", "Give tags for work, event_type for a broadcast, or both; neither is there."
+        )
+    if body.deliver_at is not None and body.deliver_at - datetime.now(UTC) > LONGEST_DELAY:
+        detail = f"deliver_at is {body.deliver_at.isoformat()}; give a time at most ten years ahead."
+        raise Problem(422, "invalid-event", detail, pointer="/deliver_at")
+    return kind, has_tags
+
+
 def _placed(event: NewEvent, body: NewEventBody, principal: Principal) -> NewEvent:
     """The event, if the key may publish it: its tags make it work, the type that it was given a broadcast."""
     if event.type.startswith(NEWS):
@@ -169,6 +183,9 @@ def _placed(event: NewEvent, body: NewEventBody, principal: Principal) -> NewEve
     event.publisher = principal.key_name
     event.work = bool(event.route.tags)
     event.broadcast = body.event_type is not None or body.type is not None
+    if body.payload is UNSET and not event.work:
+        detail = "A broadcast needs a payload, and there is none. Send one; null is one, too."
+        raise Problem(422, "invalid-event", detail, pointer="/payload")
     return event
 
 

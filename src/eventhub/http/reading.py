@@ -24,6 +24,8 @@ _decode = msgspec.json.Decoder().decode
 _encode = msgspec.json.Encoder().encode
 ENVELOPE: Final = 3
 """Levels around a payload at most: an object, its list of events, an event."""
+FREE: Final = frozenset({"payload", "filter", "metadata"})
+"""Members with content of the client's own."""
 _PARTS: Final = re.compile(r"\.([^.\[]+)|\[(\d+)\]")
 _PLACE: Final = re.compile(r" - at `\$(.*)`$")
 
@@ -124,13 +126,27 @@ def parse_json(raw: bytes) -> Any:
 def checked(value: Any, wanted: type[T], *, status: int = 422, strict: bool = True) -> T:
     """The value as the type says, or a problem that points to the place."""
     try:
-        return msgspec.convert(value, wanted, strict=strict)
+        try:
+            return msgspec.convert(value, wanted, strict=strict)
+        except msgspec.ValidationError as error:
+            if not strict or "got `float`" not in str(error):
+                raise
+        return msgspec.convert(_with_whole_numbers(value), wanted)
     except msgspec.ValidationError as error:
         words = str(error)
         place = _PLACE.search(words)
         detail = words[: place.start()] if place else words
         pointer = _pointer(place.group(1)) if place else ""
         raise Problem(status, "invalid-request", f"{detail}.", pointer=pointer) from None
+
+
+def _with_whole_numbers(value: Any) -> Any:
+    """The value with 200.0 as 200, which are the same number in JSON; what is free to be anything stays as it is."""
+    if isinstance(value, float):
+        return int(value) if value.is_integer() else value
+    if isinstance(value, dict):
+        return {name: item if name in FREE else _with_whole_numbers(item) for name, item in value.items()}
+    return [_with_whole_numbers(item) for item in value] if isinstance(value, list) else value
 
 
 def _pointer(place: str) -> str:

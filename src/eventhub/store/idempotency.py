@@ -73,7 +73,7 @@ class Keys:
                 owners[scope] = (number, self.asked[number])
                 continue
             before = known[1]
-            if not (self.asked[number] == before if isinstance(before, bytes) else event.same_event(before)):
+            if not (event.was_asked(before) if isinstance(before, bytes) else event.same_event(before)):
                 raise IdempotencyConflict(
                     f"The idempotency key {scope[1]!r} belongs to event "
                     f"{known[0] if isinstance(known[0], int) else known[0].id} already, and that event is different. "

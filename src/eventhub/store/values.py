@@ -10,6 +10,7 @@ import msgspec
 from eventhub.core.events import DeadEvent, QueuedEvent, Status
 from eventhub.core.lifecycle import Outcome, State
 from eventhub.core.matching import any_of
+from eventhub.core.strict_json import by_value
 from eventhub.store.buses import RequiredHandlers
 from eventhub.store.claims import Held
 
@@ -93,19 +94,26 @@ class NewEvent(msgspec.Struct, kw_only=True, gc=False):
         """Whether an idempotency key may stand for both, as far as the facts of a stored event tell."""
         return _facts(self) == _facts(other)
 
+    def was_asked(self, digest: bytes) -> bool:
+        """Whether a digest that was stored is that of this event; older versions made it of the payload's text."""
+        return digest in (self.asked, self._asked(_facts(self, self.payload)))
+
     @property
     def asked(self) -> bytes:
         """A digest of all that its publisher asked for; a delay counts as it was given."""
-        asked: tuple[object, ...] = (*_facts(self), self.route.priority, self.deliver_at, self.delay)
+        return self._asked(_facts(self))
+
+    def _asked(self, facts: tuple[object, ...]) -> bytes:
+        asked: tuple[object, ...] = (*facts, self.route.priority, self.deliver_at, self.delay)
         if self.targets is not None:
             asked += (self.targets,)
         return blake2b(msgspec.json.encode(asked), digest_size=16).digest()
 
 
-def _facts(event: NewEvent) -> tuple[object, ...]:
+def _facts(event: NewEvent, payload: str | None = None) -> tuple[object, ...]:
     return (
         event.type,
-        event.payload,
+        by_value(event.payload).decode() if payload is None else payload,
         _untraced(event.metadata),
         event.tags,
         event.title,
@@ -116,11 +124,11 @@ def _facts(event: NewEvent) -> tuple[object, ...]:
 
 def _untraced(metadata: str | None) -> str | None:
     """The metadata without the trace of the request that brought it: a second try has a trace of its own."""
-    if metadata is None or "trace" not in metadata:
-        return metadata
+    if metadata is None:
+        return None
     found = msgspec.json.decode(metadata)
     kept = {name: value for name, value in found.items() if name not in ("traceparent", "tracestate")}
-    return msgspec.json.encode(kept).decode() if kept else None
+    return msgspec.json.encode(kept, order="sorted").decode() if kept else None
 
 
 class Published(msgspec.Struct, frozen=True, gc=False):

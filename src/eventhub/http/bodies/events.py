@@ -30,7 +30,7 @@ class NewEventBody(Asked):
     tags: Annotated[Tags, Meta(description='As "a, b" or ["a", "b"]; a worker takes it by any of them.')] | None = None
     event_type: Annotated[EventType, Meta(description="Also as `type`.")] | None = None
     type: EventType | None = None
-    payload: Any = None
+    payload: Annotated[Any, Meta(description="Any JSON; a broadcast needs one, which may be null.")] = UNSET
     metadata: dict[str, str] | None = None
     ordering_key: Annotated[str, Meta(min_length=1, max_length=255)] | None = None
     idempotency_key: Annotated[str, Meta(min_length=1, max_length=255)] | None = None
