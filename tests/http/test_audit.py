@@ -71,6 +71,7 @@ def test_the_log_is_for_administrators_and_has_pages_and_filters(admin: Hub) -> 
     assert [entry["details"]["name"] for entry in page["entries"]] == ["k2", "k1"]
     assert acts(admin, "actor=nobody-of-that-name") == []
     assert admin.get("/audit?since=yesterday").status == 400
+    assert admin.get("/audit?target=%00").status == 400
 
 
 def test_signing_in_is_told_and_a_refused_sign_in_once(admin: Hub) -> None:

@@ -15,6 +15,7 @@ from eventhub.cli.output import console, document, plain, table
 from eventhub.cli.pipeline.options import LakeOptions, needs_spark
 from eventhub.cli.pipeline.progress import Progress
 from eventhub.cli.times import length
+from eventhub.store.audit import Act
 
 if TYPE_CHECKING:
     from eventhub.pipeline.archiving import ArchivedDay
@@ -45,6 +46,8 @@ def archive(
         days: list[ArchivedDay] = []
         async with open_existing(settings) as store:
             before = _midnight(await store.now() - age)
+            if not dry_run:
+                await store.record_act(Act("history.archive", None, {"before": before}))
             async with aclosing(run(store, settings.db, Lake(settings.lake), before=before, dry_run=dry_run)) as done:
                 progress.note("Comparing the lake's oldest days with the database")
                 async for day in done:

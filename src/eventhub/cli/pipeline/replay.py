@@ -18,6 +18,7 @@ from eventhub.cli.pipeline.options import SparkOptions, needs_spark
 from eventhub.cli.progress import waiting
 from eventhub.cli.times import since as moment_of
 from eventhub.errors import SettingsError
+from eventhub.store.audit import Act
 
 if TYPE_CHECKING:
     from eventhub.config import Settings
@@ -107,6 +108,7 @@ def replay(
             work_queue=settings.work_queue,
             max_retries=settings.max_retries,
         )
+        asyncio.run(_record(settings, called, sum(counts.values()), subscriber))
         began = time.monotonic()
         with waiting(f"Publishing {sum(counts.values()):,} events", quiet=options.json):
             done = run(spark, lake, chosen, order, rate=rate)
@@ -127,6 +129,13 @@ async def _subscriber(settings: Settings, name: str | None) -> int | None:
         known = ", ".join(row.name for row in rows[:10]) or "none"
         raise SettingsError(f"--to-subscriber is {name!r}, and there is no such subscriber. There are: {known}.")
     return found[0]
+
+
+async def _record(settings: Settings, name: str, events: int, subscriber: int | None) -> None:
+    """Before the first event: who interrupts a replay has begun it all the same."""
+    async with open_existing(settings) as store:
+        act = Act("history.replay", None, {"name": name, "events": events, "subscriber": subscriber})
+        await store.record_act(act)
 
 
 def _print_counts(counts: Mapping[str, int], name: str, *, json: bool) -> None:

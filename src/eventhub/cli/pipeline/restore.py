@@ -13,6 +13,7 @@ from eventhub.cli.output import console, document, plain
 from eventhub.cli.pipeline.options import LakeOptions, needs_spark
 from eventhub.cli.progress import bar
 from eventhub.errors import SettingsError
+from eventhub.store.audit import Act
 
 if TYPE_CHECKING:
     from eventhub.pipeline.restoring import Restored
@@ -45,6 +46,7 @@ def restore(
         with bar("days", len(days), quiet=options.json) as advance:
             async with open_existing(settings) as store:
                 for each in days:
+                    await store.record_act(Act("history.restore", None, {"day": each.isoformat()}))
                     done.append(await run(store, settings.db, Lake(settings.lake), each))
                     advance(1)
         return done

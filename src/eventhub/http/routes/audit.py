@@ -54,6 +54,8 @@ class AuditList(Answered):
 async def list_audit(ask: Ask) -> Answer:
     """Newest first; a page costs the same wherever it begins."""
     query: AuditQuery = ask.query
+    if any("\x00" in (text or "") for text in (query.actor, query.action, query.target)):
+        raise Problem(400, "invalid-query", "A filter contains a NUL character; remove it.")
     wanted = AuditFilter(
         actor=query.actor,
         action=query.action,
