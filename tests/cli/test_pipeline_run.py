@@ -15,12 +15,16 @@ from tests.pipeline.support import numbered, publish
 def test_the_lake_is_brought_up_to_date_and_looked_at(eventhub: Command, store_url: str) -> None:
     publish(store_url, numbered(10))
     before = eventhub.json("pipeline", "status", "--db", store_url)
-    assert [(one["dataset"], one["lag_rows"]) for one in before["datasets"]] == [("events", 10), ("event_log", 10)]
+    assert [(one["dataset"], one["lag_rows"]) for one in before["datasets"]] == [
+        ("events", 10),
+        ("event_log", 10),
+        ("audit", 0),
+    ]
     assert (before["tables"], before["last_run_at"]) == ([], None)
     done = eventhub.json("pipeline", "run", "--db", store_url, "--only", "copy")
     assert (done["finished"], done["rows"]) == (True, 20)
     after = eventhub.json("pipeline", "status", "--db", store_url)
-    assert [one["lag_rows"] for one in after["datasets"]] == [0, 0]
+    assert [one["lag_rows"] for one in after["datasets"]] == [0, 0, 0]
     assert {one["table"]: one["rows"] for one in after["tables"]} == {"events": 10, "event_log": 10}
     shown = eventhub("pipeline", "status", "--db", store_url)
     assert "event_log" in shown.stdout

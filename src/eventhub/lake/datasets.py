@@ -1,4 +1,4 @@
-"""What the lake keeps of the hub: two datasets, their columns, and how a row's day is named.
+"""What the lake keeps of the hub: its datasets, their columns, and how a row's day is named.
 
 ``position`` is where a row stands in the hub's own order of commits (see the ledger); ``day`` is the day, in UTC, that
 it was written, by which files are kept together. Columns may be added, never changed or taken away.
@@ -45,6 +45,19 @@ COLUMNS: Final[dict[str, tuple[tuple[str, str], ...]]] = {
         ("execution_ms", "int32"),
         ("created_at", "timestamp"),
         ("subscriber", "int64"),
+        ("position", "int64"),
+        (DAY, "date"),
+    ),
+    "audit": (
+        ("id", "int64"),
+        ("actor", "string"),
+        ("actor_kind", "string"),
+        ("key_id", "string"),
+        ("address", "string"),
+        ("action", "string"),
+        ("target", "string"),
+        ("details", "string"),
+        ("created_at", "timestamp"),
         ("position", "int64"),
         (DAY, "date"),
     ),

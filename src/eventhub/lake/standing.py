@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from eventhub.store.ledger import DATASETS
+from eventhub.store.ledger import COPIED
 
 if TYPE_CHECKING:
     from eventhub.lake.place import Lake
@@ -69,7 +69,7 @@ class Standing(msgspec.Struct, frozen=True, kw_only=True):
 
 async def standing(store: Store, lake: Lake) -> Standing:
     """Look at everything."""
-    datasets = [await lag(store, dataset) for dataset in DATASETS]
+    datasets = [await lag(store, dataset) for dataset in COPIED]
     tables = await asyncio.to_thread(_tables, lake)
     age = await store.horizon_age()
     holder = await store.lock_holder(LOCK)

@@ -27,7 +27,7 @@ from eventhub.pipeline.extraction import Copied, Extraction
 from eventhub.pipeline.java_process import is_submitted, lost_java_reported
 from eventhub.pipeline.lazy_spark import ProgressReporter
 from eventhub.pipeline.locking import Hold, hold
-from eventhub.store.ledger import DATASETS
+from eventhub.store.ledger import COPIED
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -137,15 +137,15 @@ class Pipeline:
             self._store, self._lake, spark=self._spark, before_commit=held.confirm, partitions=self._partitions
         )
         if self._rebaseline:
-            for dataset in ("event_log", "events"):
+            for dataset in ("event_log", "events", "audit"):
                 await intend_baseline(self._store, self._lake, dataset)
             self._rebaseline = False
-        for dataset in DATASETS:
+        for dataset in COPIED:
             if await self._fell_apart(extraction, dataset):
                 await intend_baseline(self._store, self._lake, dataset)
         # What the log tells of is copied no later than the log itself.
         upto = await extraction.horizon("event_log")
-        ends: tuple[tuple[Dataset, int | None], ...] = (("events", None), ("event_log", upto))
+        ends: tuple[tuple[Dataset, int | None], ...] = (("events", None), ("event_log", upto), ("audit", None))
         for dataset, end in ends:
             self._go_on()
             self._teller.begin(f"copying {dataset}")

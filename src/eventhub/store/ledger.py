@@ -15,10 +15,13 @@ from typing import Any, Final, Literal
 
 import msgspec
 
-__all__ = ["DATASETS", "Dataset", "LakeCommit", "Ledger", "LockHolder", "Waiting", "to_lake_commit"]
+__all__ = ["COPIED", "DATASETS", "Dataset", "LakeCommit", "Ledger", "LockHolder", "Waiting", "to_lake_commit"]
 
-Dataset = Literal["events", "event_log"]
+Dataset = Literal["events", "event_log", "audit"]
 DATASETS: Final[tuple[Dataset, ...]] = ("events", "event_log")
+"""The history, which can leave the database and come back."""
+COPIED: Final[tuple[Dataset, ...]] = (*DATASETS, "audit")
+"""All that is copied to the lake."""
 
 
 class LakeCommit(msgspec.Struct, frozen=True, kw_only=True):

@@ -9,7 +9,7 @@ from typing import Final, Literal, cast, get_args
 import msgspec
 
 from eventhub.errors import SettingsError
-from eventhub.store.ledger import DATASETS, Dataset
+from eventhub.store.ledger import COPIED, Dataset
 
 __all__ = ["ReadOptions", "WriteOptions", "read_options", "write_options"]
 
@@ -55,8 +55,8 @@ class WriteOptions(msgspec.Struct, frozen=True, kw_only=True):
 def read_options(options: Mapping[str, str]) -> ReadOptions:
     given = _Given(options, _READING)
     table = given.text("table") or "events"
-    if table not in DATASETS:
-        raise SettingsError(f"table is {table!r}; give one of {', '.join(DATASETS)}.")
+    if table not in COPIED:
+        raise SettingsError(f"table is {table!r}; give one of {', '.join(COPIED)}.")
     start = given.text("start") or "earliest"
     if start not in get_args(Start):
         raise SettingsError(f"start is {start!r}; give one of {', '.join(get_args(Start))}.")

@@ -1,4 +1,4 @@
-"""The two tables that can be read, column by column: what Spark calls them, and where each engine has them."""
+"""The tables that can be read, column by column: what Spark calls them, and where each engine has them."""
 
 from __future__ import annotations
 
@@ -73,6 +73,12 @@ TABLES: Final[dict[Dataset, tuple[Column, ...]]] = {
         *_same("integer", "execution_ms"),
         *_same("time", "created_at"),
         *_same("long", "subscriber"),
+        _POSITION,
+    ),
+    "audit": (
+        *_same("long", "id"),
+        *_same("string", "actor", "actor_kind", "key_id", "address", "action", "target", "details"),
+        *_same("time", "created_at"),
         _POSITION,
     ),
 }

@@ -13,8 +13,12 @@ from eventhub.store.postgres.reading import same
 
 __all__ = ["PostgresLedger"]
 
-_REPOSITION: Final = {"events": SQL.reposition_events, "event_log": SQL.reposition_event_log}
-_WAITING: Final = {"events": SQL.waiting_events, "event_log": SQL.waiting_event_log}
+_REPOSITION: Final = {
+    "events": SQL.reposition_events,
+    "event_log": SQL.reposition_event_log,
+    "audit": SQL.reposition_audit,
+}
+_WAITING: Final = {"events": SQL.waiting_events, "event_log": SQL.waiting_event_log, "audit": SQL.waiting_audit}
 
 
 class PostgresLedger(Store):

@@ -18,8 +18,12 @@ __all__ = ["SqliteLedger"]
 
 R = TypeVar("R")
 _MICROSECOND: Final = timedelta(microseconds=1)
-_HORIZONS: Final = {"events": SQL.horizon_events, "event_log": SQL.horizon_event_log}
-_WAITING: Final = {"events": SQL.waiting_events, "event_log": SQL.waiting_event_log}
+_HORIZONS: Final = {
+    "events": SQL.horizon_events,
+    "event_log": SQL.horizon_event_log,
+    "audit": SQL.horizon_audit,
+}
+_WAITING: Final = {"events": SQL.waiting_events, "event_log": SQL.waiting_event_log, "audit": SQL.waiting_audit}
 
 
 class SqliteLedger(Store):

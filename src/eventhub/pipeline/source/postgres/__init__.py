@@ -29,10 +29,10 @@ SMALL: Final = 50_000
 BLOCKS_EACH: Final = 1024
 """Blocks of 8 kB that are worth a task of their own."""
 FIRST_STRETCH: Final = 256
-_FITTING: Final = {"events": SQL.fitting_events, "event_log": SQL.fitting_event_log}
-_COUNTS: Final = {"events": SQL.count_events, "event_log": SQL.count_event_log}
-_BLOCKS: Final = {"events": SQL.blocks_events, "event_log": SQL.blocks_event_log}
-_RESTORED: Final = {"events": SQL.restored_events, "event_log": SQL.restored_event_log}
+_FITTING: Final = {"events": SQL.fitting_events, "event_log": SQL.fitting_event_log, "audit": SQL.fitting_audit}
+_COUNTS: Final = {"events": SQL.count_events, "event_log": SQL.count_event_log, "audit": SQL.count_audit}
+_BLOCKS: Final = {"events": SQL.blocks_events, "event_log": SQL.blocks_event_log, "audit": SQL.blocks_audit}
+_RESTORED: Final = {"events": SQL.restored_events, "event_log": SQL.restored_event_log, "audit": SQL.restored_audit}
 
 
 class PostgresDatabase(Database):

@@ -36,10 +36,10 @@ FEW_ROWS: Final = 64
 LARGE: Final = ("payload", "error")
 """What makes some rows much larger than others."""
 ROUTES: Final = "JOIN eventhub_routes r ON r.id = t.route"
-_HORIZONS: Final = {"events": SQL.horizon_events, "event_log": SQL.horizon_event_log}
-_FIRSTS: Final = {"events": SQL.first_events, "event_log": SQL.first_event_log}
-_COUNTS: Final = {"events": SQL.count_events, "event_log": SQL.count_event_log}
-_AFTER: Final = {"events": SQL.after_events, "event_log": SQL.after_event_log}
+_HORIZONS: Final = {"events": SQL.horizon_events, "event_log": SQL.horizon_event_log, "audit": SQL.horizon_audit}
+_FIRSTS: Final = {"events": SQL.first_events, "event_log": SQL.first_event_log, "audit": SQL.first_audit}
+_COUNTS: Final = {"events": SQL.count_events, "event_log": SQL.count_event_log, "audit": SQL.count_audit}
+_AFTER: Final = {"events": SQL.after_events, "event_log": SQL.after_event_log, "audit": SQL.after_audit}
 
 
 class SqliteDatabase(Database):

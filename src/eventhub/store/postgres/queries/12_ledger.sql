@@ -40,6 +40,10 @@ WHERE xid >= pg_snapshot_xmax(pg_current_snapshot())::text::bigint;
 UPDATE eventhub.event_log SET xid = pg_current_xact_id()::text::bigint
 WHERE xid >= pg_snapshot_xmax(pg_current_snapshot())::text::bigint;
 
+-- name: reposition_audit
+UPDATE eventhub.audit SET xid = pg_current_xact_id()::text::bigint
+WHERE xid >= pg_snapshot_xmax(pg_current_snapshot())::text::bigint;
+
 -- name: next_position
 SELECT pg_current_xact_id()::text::bigint;
 
@@ -48,6 +52,9 @@ SELECT count(*), min(created_at) FROM eventhub.events WHERE xid >= greatest($1::
 
 -- name: waiting_event_log
 SELECT count(*), min(created_at) FROM eventhub.event_log WHERE xid >= greatest($1::bigint, 1);
+
+-- name: waiting_audit
+SELECT count(*), min(created_at) FROM eventhub.audit WHERE xid >= greatest($1::bigint, 1);
 
 -- name: horizon_age
 -- Numbers are those of the whole cluster, so that a transaction in any of its databases counts; those that only read

@@ -5,6 +5,10 @@ SELECT next FROM eventhub_sequence WHERE name = 'ids';
 -- name: horizon_event_log
 SELECT coalesce(max(id), 0) + 1 FROM eventhub_event_log;
 
+-- name: horizon_audit
+-- Of rows that were pruned, too: an id is never given twice.
+SELECT coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'eventhub_audit'), 0) + 1;
+
 -- name: lake_commits
 SELECT dataset, number, first, last, rows, created_at, done_at FROM eventhub_lake_commits
 WHERE dataset = :dataset ORDER BY number DESC LIMIT :limit;
@@ -24,6 +28,9 @@ SELECT count(*), min(created_at) FROM eventhub_events WHERE id >= :position;
 
 -- name: waiting_event_log
 SELECT count(*), min(created_at) FROM eventhub_event_log WHERE id >= :position;
+
+-- name: waiting_audit
+SELECT count(*), min(created_at) FROM eventhub_audit WHERE id >= :position;
 
 -- name: take_lock
 -- Who has let it go, or was silent for too long, does not have it any more; the fence tells the old from the new.

@@ -23,6 +23,9 @@ SELECT EXISTS (SELECT 1 FROM eventhub.events WHERE xid >= pg_snapshot_xmax(pg_cu
 -- name: restored_event_log
 SELECT EXISTS (SELECT 1 FROM eventhub.event_log WHERE xid >= pg_snapshot_xmax(pg_current_snapshot())::text::bigint);
 
+-- name: restored_audit
+SELECT EXISTS (SELECT 1 FROM eventhub.audit WHERE xid >= pg_snapshot_xmax(pg_current_snapshot())::text::bigint);
+
 -- name: fitting_events
 -- Of a stretch of numbers: how many rows there are, and the first transaction that is too much when so many were found
 -- before; never the very first one.
@@ -33,6 +36,11 @@ FROM (SELECT xid, count(*) AS n, sum(count(*)) OVER (ORDER BY xid) AS sofar FROM
 -- name: fitting_event_log
 SELECT coalesce(sum(n), 0)::bigint, min(xid) FILTER (WHERE {found} + sofar > greatest({rows}, n))
 FROM (SELECT xid, count(*) AS n, sum(count(*)) OVER (ORDER BY xid) AS sofar FROM eventhub.event_log
+      WHERE xid >= {first} AND xid < {last} GROUP BY xid) each_one;
+
+-- name: fitting_audit
+SELECT coalesce(sum(n), 0)::bigint, min(xid) FILTER (WHERE {found} + sofar > greatest({rows}, n))
+FROM (SELECT xid, count(*) AS n, sum(count(*)) OVER (ORDER BY xid) AS sofar FROM eventhub.audit
       WHERE xid >= {first} AND xid < {last} GROUP BY xid) each_one;
 
 -- name: blocks_events
@@ -46,12 +54,18 @@ FROM pg_partition_tree('eventhub.event_log') p
 JOIN pg_class c ON c.oid = p.relid JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE p.isleaf ORDER BY 1;
 
+-- name: blocks_audit
+SELECT 'eventhub.audit', pg_relation_size('eventhub.audit') / current_setting('block_size')::bigint;
+
 -- name: count_events
 -- Not more than what is asked for, so that many rows cost no more than few.
 SELECT count(*) FROM (SELECT FROM eventhub.events WHERE xid >= {first} AND xid < {last} LIMIT {most}) few;
 
 -- name: count_event_log
 SELECT count(*) FROM (SELECT FROM eventhub.event_log WHERE xid >= {first} AND xid < {last} LIMIT {most}) few;
+
+-- name: count_audit
+SELECT count(*) FROM (SELECT FROM eventhub.audit WHERE xid >= {first} AND xid < {last} LIMIT {most}) few;
 
 -- name: file_nodes
 -- The files that hold the relations: one that was written anew has its rows in other places.
