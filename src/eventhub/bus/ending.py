@@ -45,12 +45,13 @@ class Ending:
         self._timeout = None if timeout == float("inf") else timeout
         self._owns_store = owns_store
         self._task: asyncio.Task[None] | None = None
+        self._is_stranded = False
         self._at_once = asyncio.Event()
         self._drained = False
 
     @property
     def begun(self) -> bool:
-        return self._task is not None or self._at_once.is_set()
+        return self._task is not None or self._is_stranded or self._at_once.is_set()
 
     def check(self, what: str) -> None:
         """Refuse new work once the end has begun, but for the events of handlers that still run while it drains."""
@@ -64,12 +65,19 @@ class Ending:
 
     async def shutdown(self, stopped: Callable[[], Awaitable[list[asyncio.Task[Any]]]]) -> None:
         """``stopped`` gives the bus's own tasks, once nobody starts them any more."""
+        if self._parts.store.is_stranded:
+            self._is_stranded = True  # its tasks ended with their loop, or are the parent's
+            retire(self._parts.worker)
+            if self._owns_store:
+                await self._parts.store.close()
+            return
         if self._task is None:
             self._task = asyncio.create_task(self._end(stopped))
         await asyncio.shield(self._task)
 
     async def destroy(self, stopped: Callable[[], Awaitable[list[asyncio.Task[Any]]]]) -> None:
-        self._at_once.set()
+        if not self._parts.store.is_stranded:
+            self._at_once.set()
         await self.shutdown(stopped)
 
     async def _end(self, stopped: Callable[[], Awaitable[list[asyncio.Task[Any]]]]) -> None:

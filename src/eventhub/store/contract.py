@@ -26,6 +26,7 @@ from eventhub.store.completions import CompletedTogether
 from eventhub.store.delivering import Delivering
 from eventhub.store.ledger import Ledger
 from eventhub.store.limits import begin_afresh
+from eventhub.store.loop_binding import LoopBinding
 from eventhub.store.messages import FANOUT
 from eventhub.store.messaging import Messaging
 from eventhub.store.operating import Operating
@@ -67,6 +68,7 @@ class Store(Reading, Watching, Operating, Delivering, Messaging, Ledger, Pruning
         self.abandoned = 0
         """Deliveries that this store took back from whoever held them, whichever call it was that noticed."""
         self._opening = asyncio.Lock()
+        self._binding = LoopBinding(self.name)
         self._is_open = False
         self._is_closed = False
         self._publishing = Batcher(self._publish_all, limit=batch, lanes=lanes, in_place=True)
@@ -81,14 +83,23 @@ class Store(Reading, Watching, Operating, Delivering, Messaging, Ledger, Pruning
     # ------------------------------------------------------------------ life
 
     async def open(self) -> Self:
-        """Connect and bring the tables up to date; harmless when it is open already."""
-        if self._is_open:
+        """Connect and bring the tables up to date; harmless when it is open already.
+
+        From then on it belongs to this event loop and this process: in any other it raises RuntimeError.
+        """
+        if self._is_open and asyncio.get_running_loop() is self._binding.loop:
             return self
+        if not self._is_closed:
+            self._binding.bind()
         async with self._opening:
             if self._is_closed:
                 raise StoreClosed(f"The store {self.name} was closed; open it again with open_store.")
             if not self._is_open:
-                await self._open()
+                try:
+                    await self._open()
+                except BaseException:
+                    self._binding.release()
+                    raise
                 self._is_open = True
         return self
 
@@ -96,6 +107,11 @@ class Store(Reading, Watching, Operating, Delivering, Messaging, Ledger, Pruning
         """Finish what is on its way and let go of the database; harmless when it is closed already."""
         if self._is_closed:
             return
+        if self.is_stranded:
+            await self._abandon()
+            return
+        if self._binding.loop is not None:
+            self._binding.bind()
         self._is_closed = True
         async with self._opening:  # an opening that is under way comes to its end first
             await self._finish_background()
@@ -105,6 +121,13 @@ class Store(Reading, Watching, Operating, Delivering, Messaging, Ledger, Pruning
             if was_open:
                 await self._close()
         self.wakeups.wake()
+
+    async def _abandon(self) -> None:
+        """Close what belongs to a loop that is closed, as far as that can be done; of the parent process, nothing."""
+        self._is_closed = True
+        was_open, self._is_open = self._is_open, False
+        if was_open and not self._binding.is_forked:
+            await self._close_orphaned()
 
     async def _finish_background(self) -> None:
         """Claims that nobody waits for are given back; what takes long is left to the leases."""
@@ -122,6 +145,11 @@ class Store(Reading, Watching, Operating, Delivering, Messaging, Ledger, Pruning
     @property
     def closed(self) -> bool:
         return self._is_closed
+
+    @property
+    def is_stranded(self) -> bool:
+        """Whether it belongs to an event loop that was closed, or to the process that this one was forked from."""
+        return self._binding.is_forked or self._binding.is_orphaned
 
     def __await__(self) -> Generator[Any, None, Self]:
         return self.open().__await__()
@@ -148,7 +176,7 @@ class Store(Reading, Watching, Operating, Delivering, Messaging, Ledger, Pruning
 
         With ``connection`` they join the caller's own transaction, and nothing is promised before its commit.
         """
-        if not self._is_open:
+        if not self._is_open or asyncio.get_running_loop() is not self._binding.loop:
             await self.open()
         if not events:
             return []
@@ -402,6 +430,8 @@ class Store(Reading, Watching, Operating, Delivering, Messaging, Ledger, Pruning
     async def _settle(self, reports: list[Report], now: datetime | None) -> Sequence[Settled]: ...
     @abstractmethod
     async def _tend(self, now: datetime | None, limit: int) -> Tended: ...
+    @abstractmethod
+    async def _close_orphaned(self) -> None: ...
     @abstractmethod
     async def _holders(self, queue: str) -> list[str]: ...
     @abstractmethod

@@ -111,6 +111,9 @@ class PostgresStore(
         await self._signals.stop()
         await self._lending.close()
 
+    async def _close_orphaned(self) -> None:
+        """The sockets are those of a closed loop, and are closed when nobody refers to them any more."""
+
     def _forget(self) -> None:
         """The database is another incarnation: whoever waits looks for what it has."""
         self._lending.forget()

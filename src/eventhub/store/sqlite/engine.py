@@ -113,6 +113,9 @@ class SqliteStore(
         if self._watcher is not None:
             self._watcher.cancel()
             await asyncio.gather(self._watcher, return_exceptions=True)
+        await self._close_orphaned()
+
+    async def _close_orphaned(self) -> None:
         if self._reader is not self._writer:
             await self._reader.stop()
         try:
