@@ -202,6 +202,7 @@ def test_every_operation_of_the_contract_is_tried_above() -> None:
         "closed",
         "name",
         "late",
+        "incarnation_met",
     }
     assert public == {name.split(maxsplit=1)[0] for name in OPERATIONS}
 

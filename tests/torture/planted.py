@@ -18,7 +18,9 @@ from eventhub.queue import verdicts
 from eventhub.queue.jobs import Job
 from eventhub.queue.passes import Passes
 from eventhub.store import Store
+from eventhub.store.incarnations import Incarnation
 from eventhub.store.postgres import publishing as postgres_publishing
+from eventhub.store.postgres.memory import Incarnations
 from eventhub.store.sqlite import SqliteStore, engine, settling, thread
 from eventhub.store.sqlite import publishing as sqlite_publishing
 from eventhub.store.sqlite.thread import ConnectionThread
@@ -97,6 +99,18 @@ def publish_in_two_transactions() -> None:
         return [*first, *await publish(self, events[middle:], **rest)]
 
     put(Store, "publish", published)
+
+
+# ------------------------------------------------------------------- incarnations
+
+
+def remember_the_old_incarnation() -> None:
+    """Whatever was known of a database is used on the one that it has failed over to."""
+
+    async def identified(self: Incarnations, connection: Any) -> Incarnation:
+        return self.current.incarnation
+
+    put(Incarnations, "_identify", identified)
 
 
 # --------------------------------------------------------------- claims and ends

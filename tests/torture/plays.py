@@ -14,9 +14,13 @@ import msgspec
 
 from eventhub.core.events import Status
 from eventhub.core.subscribers import Subscriber
+from eventhub.errors import StoreError
 from eventhub.hub import Hub
 from eventhub.secret_file import read_or_create
 from eventhub.store import Store, open_store
+from eventhub.store.values import EventFilter
+from eventhub.testing.postgres_cluster import PostgresCluster
+from eventhub.testing.postgres_standby import PostgresStandby
 from eventhub.testing.torture.checker import Verdict, check
 from eventhub.testing.torture.children import Child, Nursery, until
 from eventhub.testing.torture.evidence import gather_from
@@ -46,14 +50,25 @@ class Cast(msgspec.Struct, frozen=True, kw_only=True):
     delay: float = 0.05
     """How long they may be at work before, at most, once they have begun or ended something."""
     engine: Literal["sqlite", "postgres"] = "sqlite"
+    fails_over: bool = False
+    """The database fails over, once half of the events are published, to a standby that lacks the last commits."""
 
 
 class Play:
     """One performance of a cast, with its own store and histories; the nursery is shared."""
 
     def __init__(
-        self, cast: Cast, nursery: Nursery, *, directory: Path, url: str, plant: str | None, seed: int
+        self,
+        cast: Cast,
+        nursery: Nursery,
+        *,
+        directory: Path,
+        url: str,
+        plant: str | None,
+        seed: int,
+        pair: tuple[PostgresCluster, PostgresStandby] | None = None,
     ) -> None:
+        self._pair = pair
         self._cast, self._nursery, self._url, self._plant = cast, nursery, url, plant
         self._directory = directory
         self._chance, self._seed = random.Random(seed), seed
@@ -122,6 +137,9 @@ class Play:
 
     async def _harm(self, store: Store) -> None:
         """Until enough has happened, but not for ever: a bug may be that nothing happens."""
+        if self._pair is not None:
+            await self._fail_over(*self._pair, store)
+            return
         end, harms = time.monotonic() + LONGEST, 0
         ways = [(self._cast.killed, Child.kill), (self._cast.terminated, Child.terminate)]
         while time.monotonic() < end:
@@ -138,6 +156,23 @@ class Play:
             enough = harms >= self._cast.harms or not any(role for role, _ in ways)
             if enough and await store.last_event() >= self._cast.events:
                 return
+            await asyncio.sleep(0.02)
+
+    async def _fail_over(self, primary: PostgresCluster, standby: PostgresStandby, store: Store) -> None:
+        """Whatever is done between the last look of the standby and its promotion is lost."""
+        await self._published(store, self._cast.events // 2)
+        call = self._orders.invoke("fault", [{"worker": "database", "outcome": "failover-with-loss"}])
+        await asyncio.to_thread(standby.catch_up)
+        await asyncio.to_thread(standby.disconnect)
+        await self._published(store, self._cast.events // 4 + await _count(store))
+        await asyncio.to_thread(primary.stop, "immediate")
+        await asyncio.to_thread(standby.promote)
+        call.ok([{"worker": "database", "outcome": "failover-with-loss", "size": 1}])
+        await self._published(store, self._cast.events // 2 + await _count(store))
+
+    async def _published(self, store: Store, count: int) -> None:
+        end = time.monotonic() + LONGEST
+        while await _count(store) < count and time.monotonic() < end:  # noqa: ASYNC110 - others publish
             await asyncio.sleep(0.02)
 
     async def _at_work(self, name: str, sign: bytes = b"{") -> None:
@@ -175,6 +210,15 @@ class Play:
             except (TimeoutError, AssertionError):
                 child.kill()
                 await child.ended()
+
+
+async def _count(store: Store) -> int:
+    """How many events there are; again, while the database is away."""
+    while True:
+        try:
+            return await store.count_events(EventFilter())
+        except StoreError:
+            await asyncio.sleep(0.05)
 
 
 async def _standing(store: Store) -> tuple[int, dict[int, int]]:

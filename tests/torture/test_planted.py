@@ -13,6 +13,7 @@ import pytest
 
 from eventhub.queue import EventQueue
 from eventhub.store.sqlite.ledger import SqliteLedger
+from eventhub.testing.postgres_standby import PostgresStandby, failover_url
 from eventhub.testing.torture.checker import INVARIANTS, Verdict, check
 from eventhub.testing.torture.children import Nursery
 from eventhub.testing.torture.evidence import gather
@@ -75,7 +76,19 @@ BROADCASTS = Cast(
     slots={**BROADCASTERS, "receiver-a": {"evil": False}, "server-a": HUB, "server-b": HUB}, engine="postgres"
 )
 LONE = Cast(slots={**BROADCASTERS, "receiver-a": {"evil": False}, "server-a": HUB}, engine="postgres", events=600)
-CASTS = (WORK, LATE, HELD, FAILURES, LEASES, PUBLISHERS, ENDINGS, WEBHOOKS, LONG, KEYS, BROADCASTS, LONE)
+FAILOVER = Cast(
+    slots={
+        **{name: BROADCASTERS[name] for name in ("publisher-a", "publisher-b")},
+        "publisher-c": {"pause": 0.02},
+        "worker-a": STEADY | {"lease": 1.0},
+        "receiver-a": {"evil": False},
+        "server-a": HUB,
+    },
+    engine="postgres",
+    events=400,
+    fails_over=True,
+)
+CASTS = (WORK, LATE, HELD, FAILURES, LEASES, PUBLISHERS, ENDINGS, WEBHOOKS, LONG, KEYS, BROADCASTS, LONE, FAILOVER)
 
 BUGS: dict[Callable[[], None], tuple[Cast, set[int]]] = {
     # the bug: who shows it, and the invariants that may find it
@@ -83,6 +96,7 @@ BUGS: dict[Callable[[], None], tuple[Cast, set[int]]] = {
     planted.never_promote_retries: (FAILURES, {1}),
     planted_ways_out.free_keys_without_lock: (KEYS, {1, 3}),
     planted_ways_out.pass_over_late_commits: (LONE, {1}),
+    planted.remember_the_old_incarnation: (FAILOVER, {1, 2}),
     planted_ways_out.lose_a_subscriber: (WEBHOOKS, {1}),
     planted_ways_out.answer_without_sending: (WEBHOOKS, {1}),
     planted.complete_without_handling: (ENDINGS, {1}),
@@ -138,14 +152,25 @@ def perform(nursery: Nursery, tmp_path: Path, postgres: PostgresCluster) -> Call
                 directory = tmp_path / name
                 directory.mkdir()
                 url = f"sqlite:///{directory / 'hub.db'}"
-                if cast.engine == "postgres":
+                if cast.engine == "postgres" and not cast.fails_over:
                     url = postgres.create_database(f"play_{name}")
-                play = Play(cast, nursery, directory=directory, url=url, plant=plant, seed=SEED)
-                return Result(name, await play.perform())
+                with contextlib.ExitStack() as servers:
+                    pair = None
+                    if cast.fails_over:
+                        pair = await asyncio.to_thread(_pair, servers)
+                        url = failover_url(*pair, database="play")
+                    play = Play(cast, nursery, directory=directory, url=url, plant=plant, seed=SEED, pair=pair)
+                    return Result(name, await play.perform())
 
         return await asyncio.gather(*(one(name, *play) for name, play in plays.items()))
 
     return performed
+
+
+def _pair(servers: contextlib.ExitStack) -> tuple[PostgresCluster, PostgresStandby]:
+    primary = servers.enter_context(PostgresCluster(tcp=True))
+    primary.create_database("play")
+    return primary, servers.enter_context(PostgresStandby(primary))
 
 
 @pytest.mark.alone

@@ -98,6 +98,7 @@ class Dispatcher(Loop):
         self._turn = 0
         self._tend_at = 0.0
         self._hub = ""
+        self._incarnation = store.incarnation_met
         self._full = False
         self._mark = 0
         self._size = 1
@@ -112,6 +113,10 @@ class Dispatcher(Loop):
         self._mark = self._store.wakeups.mark(HUB)  # before the look, so that no wake-up is lost
         if not self._hub:
             self._hub = await self._store.hub_id()
+            self._incarnation = self._store.incarnation_met
+        if self._incarnation != self._store.incarnation_met:  # what was settled in the one before may be held again
+            self._incarnation = self._store.incarnation_met
+            self._roster.doubt(self._under_way)
         await self._roster.refresh()
         await self._tend()
         if self._stopping:

@@ -24,6 +24,7 @@ from eventhub.store.claims import Claim, Held, Wanted
 from eventhub.store.columns import bare_one, check, is_large, kinds_in, shared_out
 from eventhub.store.completions import CompletedTogether
 from eventhub.store.delivering import Delivering
+from eventhub.store.incarnations import Incarnation
 from eventhub.store.ledger import Ledger
 from eventhub.store.limits import begin_afresh
 from eventhub.store.loop_binding import LoopBinding
@@ -141,6 +142,11 @@ class Store(Reading, Watching, Operating, Delivering, Messaging, Ledger, Pruning
     def name(self) -> str:
         """The URL as it may be shown: without a password."""
         return self.url
+
+    @property
+    def incarnation_met(self) -> Incarnation:
+        """Which incarnation of the database was met last, without asking it."""
+        return Incarnation()
 
     @property
     def closed(self) -> bool:

@@ -19,5 +19,9 @@ class Snapshots(ABC):
         """The highest id of an event; 0 when there is none."""
 
     @abstractmethod
+    async def logged_from(self, first: int) -> int | None:
+        """The lowest id of an event in the log from ``first`` on; between two incarnations there are none."""
+
+    @abstractmethod
     async def snapshot(self, table: SnapshotTable, first: int, last: int) -> list[tuple[Any, ...]]:
         """The rows about events from id ``first`` to below ``last``, as the queries name them; times are seconds."""

@@ -123,6 +123,10 @@ class PostgresStore(
         await self._read(SQL.check)  # notices one that is new
         return self._memory.incarnation
 
+    @property
+    def incarnation_met(self) -> Incarnation:
+        return self._incarnations.current.incarnation
+
     async def begin_incarnation(self) -> Restored:
         await self.open()
 

@@ -187,6 +187,10 @@ class PostgresReading(Remembering):
         ((number,),) = await self._read(SQL.last_event)
         return int(number)
 
+    async def logged_from(self, first: int) -> int | None:
+        ((number,),) = await self._read(SQL.logged_from, first)
+        return None if number is None else int(number)
+
     async def snapshot(self, table: SnapshotTable, first: int, last: int) -> list[tuple[Any, ...]]:
         return [tuple(row) for row in await self._read(_SNAPSHOTS[table], first, last)]
 

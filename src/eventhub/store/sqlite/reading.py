@@ -161,6 +161,10 @@ class SqliteReading(Store):
         ((number,),) = await self._read(SQL.last_event)
         return int(number)
 
+    async def logged_from(self, first: int) -> int | None:
+        ((number,),) = await self._read(SQL.logged_from, first=first)
+        return None if number is None else int(number)
+
     async def snapshot(self, table: SnapshotTable, first: int, last: int) -> list[tuple[Any, ...]]:
         return await self._read(_SNAPSHOTS[table], first=first, last=last)
 

@@ -152,6 +152,8 @@ def check(file: Path, *, progress: Callable[[str], None] = lambda _: None) -> Ve
     began = time.monotonic()
     with contextlib.closing(open_evidence(file)) as connection:
         progress("sorting the evidence")
+        if connection.execute(SQL.lost_tails).get:
+            connection.execute(SQL.forget_tails)
         connection.execute(SQL.prepare)
         connection.execute(SQL.duplicates)
         judgements = []

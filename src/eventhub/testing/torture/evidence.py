@@ -110,11 +110,12 @@ def _chunks(path: Path) -> Iterator[bytes]:
 
 
 async def _add_store(connection: apsw.Connection, store: Store) -> None:
-    last = await store.last_event()
-    for first in range(0, last + 1, PORTION):
+    end = 0
+    while (first := await store.logged_from(end)) is not None:
+        end = first + PORTION
         for table in SNAPSHOT_TABLES:
             statement, shaped = _TABLES[table]
-            rows = await store.snapshot(table, first, first + PORTION)
+            rows = await store.snapshot(table, first, end)
             connection.executemany(statement, map(shaped, rows))
 
 

@@ -197,6 +197,29 @@ FAULTS: Final = (
         expected="the next start completes them",
         tests=("tests/crash/test_migrations.py",),
     ),
+    Fault(
+        number=23,
+        words="PostgreSQL fails over to a synchronous standby",
+        expected="nothing is lost or out of order, claims stay good, and all go on within seconds",
+        where="postgres",
+        server=True,
+        tests=("tests/crash/test_failover.py",),
+    ),
+    Fault(
+        number=24,
+        words="PostgreSQL fails over to an asynchronous standby that lacks the last commits",
+        expected="these are lost with the database; what is acknowledged afterwards is handed out, goes to routes that "
+        "there are, in the order of its keys, and has an id that was never given before",
+        where="postgres",
+        server=True,
+        tests=("tests/crash/test_failover.py", "tests/torture/test_planted.py", "tests/pipeline/test_incarnations.py"),
+    ),
+    Fault(
+        number=25,
+        words="a restore from a dump or a copy of the file, older than the lake and the webhooks sent",
+        expected="a new incarnation: no id or webhook-id again, the lake is compared and goes on, the log says so",
+        tests=("tests/conformance/test_restored.py", "tests/pipeline/test_incarnations.py"),
+    ),
 )
 
 

@@ -1,6 +1,9 @@
 -- name: last_event
 SELECT coalesce(max(id), 0) FROM eventhub.events;
 
+-- name: logged_from
+SELECT min(event_id) FROM eventhub.event_log WHERE event_id >= $1;
+
 -- name: snapshot_events
 SELECT e.id, e.type, e.payload::text, e.ordering_key, e.idempotency_key, r.queue,
        extract(epoch FROM e.created_at)::float8

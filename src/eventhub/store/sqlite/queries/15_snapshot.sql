@@ -1,6 +1,9 @@
 -- name: last_event
 SELECT coalesce(max(id), 0) FROM eventhub_events;
 
+-- name: logged_from
+SELECT min(event_id) FROM eventhub_event_log WHERE event_id >= :first;
+
 -- name: snapshot_events
 SELECT e.id, e.type, e.payload, e.ordering_key, e.idempotency_key, r.queue, e.created_at / 1e6
 FROM eventhub_events e JOIN eventhub_routes r ON r.id = e.route WHERE e.id >= :first AND e.id < :last ORDER BY e.id;

@@ -1,3 +1,37 @@
+-- name: lost_tails
+-- From when to when was committed what the database lost, each time: from before the standby was the last time even, until
+-- it was promoted; a second more is for what was written down late.
+SELECT count(*) FROM records WHERE op = 'fault' AND outcome = 'failover-with-loss';
+
+-- name: forget_tails
+-- Of a delivery that was touched in such a time, nobody can tell its whole story: what was done and acknowledged is not in
+-- the database. So its event is left out, but for what must be true all the same: it is there once, and is settled in the
+-- end. What was acknowledged then may be lost; an id that was must not stand for another event. Tables of the same names
+-- stand before those of the evidence.
+CREATE TEMP TABLE tails AS
+SELECT b.wall AS began, coalesce(e.wall, 9e9) + 1 AS over FROM records b LEFT JOIN records e
+  ON e.op = 'fault' AND e.kind = 'ok' AND e.process = b.process AND e.call = b.call
+WHERE b.op = 'fault' AND b.kind = 'invoke' AND b.outcome = 'failover-with-loss';
+CREATE TEMP TABLE touched (id INTEGER PRIMARY KEY);
+INSERT OR IGNORE INTO touched SELECT r.id FROM main.records r JOIN tails t ON r.wall BETWEEN t.began AND t.over
+WHERE r.id IS NOT NULL AND r.op IN ('claim', 'report', 'extend', 'handle', 'arrive');
+CREATE TEMP TABLE untold (id INTEGER PRIMARY KEY);
+INSERT OR IGNORE INTO untold SELECT id FROM touched;
+INSERT OR IGNORE INTO untold SELECT event_id FROM main.log WHERE delivery_id IN (SELECT id FROM touched);
+INSERT OR IGNORE INTO untold SELECT event_id FROM main.dead_letters WHERE delivery_id IN (SELECT id FROM touched);
+INSERT OR IGNORE INTO touched SELECT delivery_id FROM main.log WHERE event_id IN (SELECT id FROM untold);
+INSERT OR IGNORE INTO touched SELECT id FROM untold;
+CREATE TEMP TABLE records AS SELECT * FROM main.records r
+WHERE NOT (r.id IN (SELECT id FROM touched) AND r.op IN ('claim', 'report', 'extend', 'handle', 'arrive'))
+  AND NOT (r.op = 'publish' AND r.kind = 'ok' AND r.id NOT IN (SELECT id FROM main.events)
+           AND EXISTS (SELECT 1 FROM tails t WHERE r.wall BETWEEN t.began AND t.over));
+CREATE TEMP TABLE events AS SELECT * FROM main.events WHERE id NOT IN (SELECT id FROM untold);
+CREATE UNIQUE INDEX temp.events_id ON events (id);
+CREATE TEMP TABLE log AS SELECT * FROM main.log WHERE event_id NOT IN (SELECT id FROM untold);
+CREATE UNIQUE INDEX temp.log_delivery ON log (delivery_id, id);
+CREATE TEMP TABLE dead_letters AS SELECT * FROM main.dead_letters WHERE event_id NOT IN (SELECT id FROM untold);
+CREATE INDEX temp.dead_letters_delivery ON dead_letters (delivery_id);
+
 -- name: prepare
 -- What several invariants ask for, each sorted once. A row of ``steps`` is one of the log with what the log said before it
 -- about the same delivery: if every row follows from the one before, the whole story does.
