@@ -5,7 +5,9 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Protocol, runtime_checkable
 
-__all__ = ["Clock", "ManualClock", "SystemClock"]
+from eventhub.errors import SettingsError
+
+__all__ = ["Clock", "ManualClock", "SystemClock", "check_clock"]
 
 
 @runtime_checkable
@@ -13,6 +15,19 @@ class Clock(Protocol):
     """Anything with ``now()`` that gives an aware datetime."""
 
     def now(self) -> datetime: ...
+
+
+def check_clock(clock: Clock | None) -> Clock | None:
+    """The clock itself, if its times can be compared with those of a database."""
+    if clock is None:
+        return None
+    now = clock.now() if isinstance(clock, Clock) else None
+    if not isinstance(now, datetime) or now.utcoffset() is None:
+        raise SettingsError(
+            f"clock is {clock!r}, which says {now!r}; give an object whose now() is a datetime with a time zone, "
+            "such as datetime.now(UTC), or None for the database's clock."
+        )
+    return clock
 
 
 class SystemClock:

@@ -39,6 +39,8 @@ EventHubError
 
 from __future__ import annotations
 
+from typing import Any
+
 __all__ = [
     "AlreadyReported",
     "BlockedDestination",
@@ -79,7 +81,17 @@ __all__ = [
 
 
 class EventHubError(Exception):
-    """The root of every error that the hub raises on purpose."""
+    """The root of every error that the hub raises on purpose. All of them can be pickled, and so cross processes."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuilt, (type(self), self.args, self.__dict__)
+
+
+def _rebuilt(kind: type[EventHubError], args: tuple[Any, ...], state: dict[str, Any]) -> EventHubError:
+    """An error as it was, whatever its constructor wants to know."""
+    error = kind.__new__(kind, *args)
+    error.__dict__.update(state)
+    return error
 
 
 class InvalidEventError(EventHubError, ValueError):

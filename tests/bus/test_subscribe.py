@@ -3,13 +3,16 @@
 import asyncio
 import functools
 import threading
+from datetime import datetime
 from typing import Any
 
 import pytest
 
+from eventhub.bus import DLQInspector
 from eventhub.core.retry import RetryPolicy
 from eventhub.errors import InvalidPatternError, SettingsError
-from tests.bus.support import Recorder, until
+from eventhub.queue import EventQueue
+from tests.bus.support import Recorder, python, until
 
 PATTERNS = [
     ("user.created", "user.created", True),
@@ -150,6 +153,10 @@ async def test_what_is_no_function_is_refused(bus) -> None:
         {"timeout": "5"},
         {"retry": {"max_tries": 3}},
         {"retry": {"max_retries": -1}},
+        {"retry": {"max_retries": 2.5}},
+        {"retry": 5},
+        {"breaker": True},
+        {"breaker": {"min_events": 3}},
     ],
     ids=repr,
 )
@@ -178,11 +185,15 @@ async def test_the_decorator_subscribes_and_leaves_the_function_as_it_is(bus) ->
         {"on_unmatched": "drop"},
         {"retry_scope": "all"},
         {"name": "white space"},
+        {"retry": 5},
+        {"retry": {"max_tries": 3}},
+        {"breaker": True},
+        {"tuning": {"threads": 3}},
     ],
     ids=repr,
 )
 async def test_a_bus_with_settings_that_cannot_work_is_refused(make_bus, wrong) -> None:
-    with pytest.raises(ValueError, match=r"give|usable"):
+    with pytest.raises(ValueError, match=r"give|usable|it takes"):
         make_bus(**wrong)
 
 
@@ -271,3 +282,72 @@ async def test_what_a_handler_changes_in_its_event_no_other_sees(make_bus) -> No
     assert [metadata for _, metadata in seen] == [{"k": "v"}] * 4
     assert len({id(payload) for payload, _ in seen}) == 4
     assert [payload["list"] for payload, _ in seen] == [[{"a": 1}, "changed"]] * 4
+
+
+class NaiveClock:
+    def now(self) -> datetime:
+        return datetime(2026, 1, 1)  # noqa: DTZ001 - that is the point
+
+
+@pytest.mark.parametrize("clock", [NaiveClock(), datetime.now, 5], ids=["naive", "function", "number"])
+async def test_a_clock_without_a_time_zone_is_refused_at_once(store, make_bus, clock) -> None:
+    with pytest.raises(SettingsError, match="time zone"):
+        make_bus(clock=clock)
+    with pytest.raises(SettingsError, match="time zone"):
+        EventQueue(store, clock=clock)
+    with pytest.raises(SettingsError, match="time zone"):
+        await EventQueue(store).poll(clock)
+    with pytest.raises(SettingsError, match="time zone"):
+        DLQInspector(store, clock=clock)
+
+
+async def test_the_retry_policy_of_a_bus_may_be_a_mapping(make_bus) -> None:
+    bus = await make_bus(retry={"max_retries": 1, "base_delay": 0.001}).start()
+    handler = Recorder(failures=9)
+    bus.subscribe("*", handler)
+    await bus.publish("a", 1)
+    assert len(handler.events) == 2
+
+
+BREAKS = [SystemExit(3), BaseException("odd"), GeneratorExit("odd")]
+
+
+@pytest.mark.parametrize("error", BREAKS, ids=repr)
+@pytest.mark.parametrize("kind", ["async", "plain", "plain around async"])
+async def test_a_handler_may_fail_in_any_way(make_bus, dlq, error, kind) -> None:
+    bus = await make_bus(retry=RetryPolicy(max_retries=0)).start()
+
+    async def breaks(event: Any) -> None:
+        raise error
+
+    def plain(event: Any) -> None:
+        raise error
+
+    def around(event: Any) -> Any:
+        return breaks(event)
+
+    bus.subscribe("a", {"async": breaks, "plain": plain, "plain around async": around}[kind])
+    event_id = await bus.publish("a", 1)
+    assert (await dlq.get(event_id)).errors == [f"{type(error).__name__}: {error}"]
+
+
+INTERRUPT = """
+import asyncio, sys
+from eventhub import EventBus
+
+async def main():
+    async with EventBus(sys.argv[1]) as bus:
+        async def interrupted(event):
+            raise KeyboardInterrupt
+        bus.subscribe("a", interrupted, retry={"max_retries": 0})
+        await bus.publish("a", 1)
+        print((await bus.store.event(1)).errors, flush=True)
+
+asyncio.run(main())
+"""
+
+
+async def test_an_interrupt_that_a_handler_raises_itself_is_its_failure(sqlite_path) -> None:
+    process = python(INTERRUPT, str(sqlite_path))
+    out, _ = await asyncio.to_thread(process.communicate)
+    assert out == "('KeyboardInterrupt: ',)\n"

@@ -71,10 +71,10 @@ async def test_async_and_plain_handlers_do_the_work(hub: Hub, client: Client, ta
         (TransientError("mailer", "busy"), "mailer: busy"),
         (ValueError("broken \x00 \ud800"), "ValueError: broken \\x00 \\ud800"),
         (asyncio.CancelledError(), "CancelledError: the handler cancelled itself"),
-        (42, "TypeError: the handler returned 42; return Success(), TransientError, PermanentError or None."),
+        (SystemExit(3), "SystemExit: 3"),
         (RuntimeError("x" * 20_000), "RuntimeError: " + "x" * 9_985 + "…"),
     ],
-    ids=["transient", "raised", "cancelled", "nonsense", "endless"],
+    ids=["transient", "raised", "cancelled", "exit", "endless"],
 )
 async def test_whatever_a_handler_does_is_reported(hub: Hub, client: Client, tag: str, answer: Any, error: str):
     async def handler(event: ClaimedEvent) -> Any:
@@ -91,6 +91,21 @@ async def test_whatever_a_handler_does_is_reported(hub: Hub, client: Client, tag
     failed = next(row for row in done.logs if row.action is Action.FAILED)
     assert (failed.worker_id, failed.attempt, failed.error_message) == (worker.worker_id, 1, error)
     assert failed.execution_time_ms is not None
+
+
+async def test_any_other_answer_is_a_success(hub: Hub, client: Client, tag: str):
+    event_id = (await client.publish(tags=tag)).id
+    async with working(hub, tag, lambda _: 42) as worker:
+        done = await settled(client, event_id)
+    assert (done.status, done.retry_count, worker.numbers.completed) == (Status.COMPLETED, 0, 1)
+
+
+def test_a_generator_function_is_refused_since_nothing_of_it_would_run():
+    def generator(event: ClaimedEvent) -> Any:
+        yield event
+
+    with pytest.raises(SettingsError, match="generator function"):
+        Worker("http://127.0.0.1:1", "a", generator)
 
 
 async def test_a_permanent_error_is_not_tried_again(hub: Hub, client: Client, tag: str):

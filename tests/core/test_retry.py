@@ -2,6 +2,7 @@
 
 import math
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -193,3 +194,33 @@ def test_a_merge_allows_as_many_attempts_as_any_of_them(policies: list[RetryPoli
         assert merged.max_retries is None or (
             policy.max_retries is not None and merged.max_retries >= policy.max_retries
         )
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"max_retries": 2.5},
+        {"max_retries": True},
+        {"max_retries": "3"},
+        {"base_delay": "1"},
+        {"base_delay": None},
+        {"max_delay": float("nan")},
+        {"multiplier": "2"},
+        {"jitter": True},
+        {"delays": 5},
+        {"delays": "55"},
+        {"delays": (1, "2")},
+    ],
+    ids=repr,
+)
+def test_what_is_no_number_is_refused_by_name(wrong: dict[str, Any]) -> None:
+    (name,) = wrong
+    with pytest.raises(SettingsError, match=name):
+        RetryPolicy(**wrong)
+    with pytest.raises(SettingsError, match=name):
+        RetryPolicy().override(wrong)
+
+
+def test_an_override_is_a_policy_or_a_mapping() -> None:
+    with pytest.raises(SettingsError, match="give a RetryPolicy, or a mapping"):
+        RetryPolicy().override(5)  # type: ignore[arg-type]

@@ -54,3 +54,11 @@ async def test_once_marks_only_what_succeeded(guard, queue):
 async def test_a_step_needs_a_name(guard, step):
     with pytest.raises(InvalidEventError, match="is not usable"):
         await guard(1, step)
+
+
+@pytest.mark.parametrize("event", ["x", None, 1.5, True, 0, -1, 2**63, b"1"], ids=repr)
+async def test_what_is_no_event_is_refused(guard, event):
+    with pytest.raises(InvalidEventError, match="give an event, or the id of one"):
+        await guard(event, "step")
+    with pytest.raises(InvalidEventError):
+        await guard.is_guarded(event, "step")

@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from functools import partial
 
 import pytest
 import structlog
@@ -236,21 +237,63 @@ class Odd:
 
 
 @pytest.mark.parametrize(
-    ("answer", "says"),
-    [(True, "returned True"), (Odd(), "returned an oddity"), ("ok", "returned 'ok'")],
+    "answer",
+    [True, False, 0, "ok", {"success": False}, Odd(), ValueError("returned")],
+    ids=["true", "false", "zero", "text", "mapping", "object", "exception"],
 )
-async def test_any_other_answer_is_a_transient_error_with_clear_words(queue, manager, answer, says):
+async def test_any_other_answer_is_a_success_with_that_result(queue, manager, answer):
     async def handler(event):
         return answer
+
+    async def fails(event):
+        return TransientError("other", "busy")
 
     manager.register("h", "a", handler)
     event = await queue.publish("a", 1)
     await manager.run_until_empty()
-    (error,) = (await queue.store.event(event.id)).errors
-    assert f"h: TypeError: the handler {says}" in error
+    assert await status(queue, event) is Status.COMPLETED
+    manager.register("other", "a", fails)
+    event = await queue.publish("a", 1)
+    await manager.run_until_empty()
+    results = (await queue.store.handler_results([event.id]))[event.id]
+    assert results["h"] == ("success", repr(answer))
 
 
-@pytest.mark.parametrize("error", [SystemExit(3), StopIteration(), BaseException("odd")])
+async def test_transient_results_are_stored_also_those_of_the_last_handler(queue, manager):
+    manager.register("only", "a", lambda event: TransientError("only", "busy"))
+    manager.register("first", "b", lambda event: TransientError("first", "busy"))
+    manager.register("last", "b", lambda event: TransientError("last", "busy"))
+    one, two = await queue.publish("a", 1), await queue.publish("b", 1)
+    await manager.run_until_empty()
+    assert await queue.store.handler_results([one.id, two.id]) == {
+        one.id: {"only": ("transient", "only: busy")},
+        two.id: {"first": ("transient", "first: busy"), "last": ("transient", "last: busy")},
+    }
+    (stats,) = await queue.store.stats(queue.name)
+    assert stats.handler_results == {"transient": 3}
+
+
+async def test_what_a_handler_changes_in_its_event_no_other_sees(queue, manager):
+    seen = []
+
+    def changes(event):
+        seen.append(dict(event.payload))
+        event.payload["changed"] = True
+        event.metadata["changed"] = "yes"
+        assert event.metadata == {"k": "v", "changed": "yes"}
+
+    for name in ("one", "two", "three"):
+        manager.register(name, "a", changes)
+    event = await queue.publish("a", {"n": 1}, metadata={"k": "v"})
+    await manager.run_until_empty()
+    assert seen == [{"n": 1}] * 3
+    assert await status(queue, event) is Status.COMPLETED
+
+
+FAILURES = [SystemExit(3), StopIteration(), BaseException("odd"), GeneratorExit("odd"), KeyboardInterrupt("mine")]
+
+
+@pytest.mark.parametrize("error", FAILURES, ids=repr)
 async def test_a_thread_may_fail_in_any_way(queue, manager, error):
     def handler(event):
         raise error
@@ -260,6 +303,41 @@ async def test_a_thread_may_fail_in_any_way(queue, manager, error):
     await manager.run_until_empty()
     (text,) = (await queue.store.event(event.id)).errors
     assert type(error).__name__ in text
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), BaseException("odd"), GeneratorExit("odd")], ids=repr)
+async def test_an_async_handler_may_fail_in_any_way_but_by_the_users_interrupt(queue, manager, error):
+    async def handler(event):
+        raise error
+
+    manager.register("h", "a", handler)
+    event = await queue.publish("a", 1)
+    await manager.run_until_empty()
+    (text,) = (await queue.store.event(event.id)).errors
+    assert type(error).__name__ in text
+
+
+def generator(event):
+    yield event
+
+
+async def async_generator(event):
+    yield event
+
+
+@pytest.mark.parametrize("handler", [generator, async_generator, partial(generator)], ids=["plain", "async", "partial"])
+async def test_generator_functions_are_refused_since_nothing_of_them_would_run(manager, handler):
+    with pytest.raises(SettingsError, match="generator function"):
+        manager.register("h", "a", handler)
+    with pytest.raises(SettingsError, match="generator function"):
+        manager.on("a")(handler)
+
+
+async def test_the_decorator_without_parentheses_is_refused(manager):
+    with pytest.raises(SettingsError, match=r"@manager\.on\('order\.paid'\)"):
+
+        @manager.on
+        async def ship(event): ...
 
 
 async def test_a_handler_that_cancels_itself_has_failed(queue, manager):

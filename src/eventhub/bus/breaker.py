@@ -13,12 +13,14 @@ attempt.
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import Any
 
 import msgspec
 
+from eventhub.core.checks import is_count, is_number
 from eventhub.errors import SettingsError
 
-__all__ = ["Breaker", "BreakerSettings", "BreakerState"]
+__all__ = ["Breaker", "BreakerSettings", "BreakerState", "check_breaker"]
 
 
 class BreakerState(StrEnum):
@@ -38,13 +40,22 @@ class BreakerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How long an event is put off while a probe is running: its end is not known in advance."""
 
     def __post_init__(self) -> None:
-        if not 0 <= self.failure_share < 1:
-            raise SettingsError(f"failure_share is {self.failure_share}; give a share from 0 to below 1, such as 0.5.")
-        if self.min_events < 1:
-            raise SettingsError(f"min_events is {self.min_events}; give 1 or more.")
+        if not is_number(self.failure_share) or not 0 <= self.failure_share < 1:
+            raise SettingsError(
+                f"failure_share is {self.failure_share!r}; give a share from 0 to below 1, such as 0.5."
+            )
+        if not is_count(self.min_events, least=1):
+            raise SettingsError(f"min_events is {self.min_events!r}; give a whole number, 1 or more.")
         for name in ("window", "open_for", "probe_poll"):
-            if not 0 < getattr(self, name) < float("inf"):
-                raise SettingsError(f"{name} is {getattr(self, name)}; give seconds, more than 0.")
+            if not is_number(seconds := getattr(self, name)) or seconds <= 0:
+                raise SettingsError(f"{name} is {seconds!r}; give seconds, more than 0.")
+
+
+def check_breaker(value: Any) -> BreakerSettings | None:
+    """The value itself if it is settings of a breaker, or None for no breaker."""
+    if value is None or isinstance(value, BreakerSettings):
+        return value
+    raise SettingsError(f"breaker is {value!r}; give BreakerSettings(), with or without changes, or None for none.")
 
 
 class Breaker:

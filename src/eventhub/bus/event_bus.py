@@ -26,7 +26,7 @@ from eventhub.bus.publishing import Publisher
 from eventhub.bus.settings import Tuning, check_choice, check_seconds
 from eventhub.bus.subscriptions import Handler, Subscriptions
 from eventhub.bus.waiting import Waiting, unwanted
-from eventhub.clock import Clock
+from eventhub.clock import Clock, check_clock
 from eventhub.core.lifecycle import Bury, Complete, Outcome, Retry
 from eventhub.core.matching import check_queue
 from eventhub.core.retry import RetryPolicy
@@ -62,7 +62,7 @@ class EventBus:
         self,
         target: Store | str | os.PathLike[str],
         *,
-        retry: RetryPolicy = RetryPolicy(),  # noqa: B008 - frozen
+        retry: Mapping[str, Any] | RetryPolicy = RetryPolicy(),  # noqa: B008 - frozen
         timeout: float = 30.0,
         shutdown_timeout: float = 30.0,
         name: str = "bus",
@@ -79,7 +79,10 @@ class EventBus:
         check_choice("retry_scope", retry_scope, "event", "handler")
         check_seconds("timeout", timeout)
         check_seconds("shutdown_timeout", shutdown_timeout, zero=True)
-        self._clock = clock
+        if not isinstance(tuning, Tuning):
+            raise SettingsError(f"tuning is {tuning!r}; give Tuning(), with or without changes.")
+        retry = RetryPolicy().override(retry)
+        self._clock = check_clock(clock)
         self._composer = Composer(name, route_by_tags=False)
         worker = new_worker()
         self._parts = Parts(

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any, Final, Literal, Self
 
-from eventhub.clock import Clock
+from eventhub.clock import Clock, check_clock
 from eventhub.core.events import DeadEvent
 from eventhub.errors import EventNotFound, NotDeadError, SettingsError
 from eventhub.store import Store, open_store
@@ -27,7 +27,7 @@ class DLQInspector:
     def __init__(self, target: Store | str | os.PathLike[str], *, clock: Clock | None = None) -> None:
         self._owned = not isinstance(target, Store)
         self.store: Store = target if isinstance(target, Store) else open_store(target)
-        self._clock = clock
+        self._clock = check_clock(clock)
 
     async def close(self) -> None:
         """Close the store if this inspector opened it."""

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
+from eventhub.core.checks import is_count, is_number
 from eventhub.errors import SettingsError
 
 __all__ = ["Tuning", "check_choice", "check_seconds"]
@@ -30,10 +31,10 @@ class Tuning(msgspec.Struct, frozen=True, kw_only=True):
         if not isinstance(self.lease, timedelta) or self.lease < _MIN_LEASE:
             raise SettingsError(f"lease is {self.lease!r}; give a timedelta of 50 ms or more.")
         for name in ("concurrency", "threads"):
-            if getattr(self, name) < 1:
-                raise SettingsError(f"{name} is {getattr(self, name)}; give 1 or more.")
-        if not 0 < self.poll_interval < float("inf"):
-            raise SettingsError(f"poll_interval is {self.poll_interval}; give seconds, more than 0.")
+            if not is_count(getattr(self, name), least=1):
+                raise SettingsError(f"{name} is {getattr(self, name)!r}; give a whole number, 1 or more.")
+        if not is_number(self.poll_interval) or self.poll_interval <= 0:
+            raise SettingsError(f"poll_interval is {self.poll_interval!r}; give seconds, more than 0.")
 
 
 def check_seconds(name: str, value: Any, *, zero: bool = False) -> float:

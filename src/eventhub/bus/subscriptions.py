@@ -12,7 +12,7 @@ from uuid import uuid4
 
 import msgspec
 
-from eventhub.bus.breaker import Breaker, BreakerSettings
+from eventhub.bus.breaker import Breaker, BreakerSettings, check_breaker
 from eventhub.bus.settings import check_seconds
 from eventhub.core.events import QueuedEvent
 from eventhub.core.matching import Pattern
@@ -90,7 +90,7 @@ class Subscriptions:
         self._owner = owner
         self._timeout = timeout
         self._retry = retry
-        self._breaker = breaker
+        self._breaker = check_breaker(breaker)
         self._skip_missing = skip_missing
         self._by_id: dict[str, Subscription] = {}
         self._keys: Counter[str] = Counter()
@@ -111,7 +111,7 @@ class Subscriptions:
     ) -> Subscription:
         """Take in a handler; what is not given is as the bus has it."""
         check_handler(pattern, handler)
-        breaker = breaker or self._breaker
+        breaker = check_breaker(breaker) or self._breaker
         added = Subscription(
             id=str(uuid4()),
             name=name_of(handler) if name is None else self._new_name(name),

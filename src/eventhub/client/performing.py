@@ -11,9 +11,8 @@ import structlog
 
 from eventhub.client.answers import ClaimedEvent
 from eventhub.client.tracing import trace_of
-from eventhub.core.outcomes import PermanentError, Success, TransientError
-from eventhub.errors import SettingsError
-from eventhub.handling.calling import as_async
+from eventhub.core.outcomes import PermanentError, TransientError
+from eventhub.handling.calling import as_async, check_handler, stops_program
 from eventhub.handling.texts import LONGEST, clean, error_text
 from eventhub.handling.threads import DaemonThreads
 
@@ -28,8 +27,8 @@ class Ended(msgspec.Struct, frozen=True, kw_only=True):
     status_code: int | None = None
 
 
-Result = Success | TransientError | PermanentError | Ended | None
-HandlerFunction = Callable[[ClaimedEvent], Result | Awaitable[Result]]
+HandlerFunction = Callable[[ClaimedEvent], Awaitable[Any] | Any]
+"""What it returns is its outcome; anything that is none is a success."""
 
 WELL: Final = Ended()
 
@@ -38,8 +37,7 @@ class Performer:
     """Calls the handler within the event's trace, with the event's id in every log record."""
 
     def __init__(self, handler: HandlerFunction, worker_id: str) -> None:
-        if not callable(handler):
-            raise SettingsError(f"The handler is {handler!r}; give a function that takes the event.")
+        check_handler("the worker", handler)
         self._call = as_async(handler, DaemonThreads())
         self._worker_id = worker_id
 
@@ -57,23 +55,20 @@ class Performer:
             if task is not None and task.cancelling():
                 raise
             return Ended(error="CancelledError: the handler cancelled itself")
-        except Exception as error:  # noqa: BLE001 - a handler may fail in any way; the worker survives it
+        except BaseException as error:  # a handler may fail in any way; the worker survives it
+            if stops_program(error):
+                raise
             return Ended(error=_short(error_text(error)))
         return _ended(answer)
 
 
 def _ended(answer: Any) -> Ended:
-    if answer is None or isinstance(answer, Success):
-        return WELL
     if isinstance(answer, TransientError | PermanentError):
         return Ended(error=_short(clean(str(answer))), retry=isinstance(answer, TransientError))
     if isinstance(answer, Ended):
         error = None if answer.error is None else _short(clean(answer.error))
         return Ended(error=error, retry=answer.retry, status_code=answer.status_code)
-    return Ended(
-        error=f"TypeError: the handler returned {answer!r:.200}; "
-        "return Success(), TransientError, PermanentError or None."
-    )
+    return WELL  # whatever it is, it is no outcome that says otherwise
 
 
 def _short(text: str) -> str:

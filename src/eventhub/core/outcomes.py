@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -11,7 +11,9 @@ __all__ = ["HandlerResult", "PermanentError", "Success", "TransientError", "Verd
 
 
 class Success(msgspec.Struct, frozen=True):
-    """The handler did its work."""
+    """The handler did its work; ``value`` is what it gave back, if anything."""
+
+    value: Any = None
 
     @property
     def kind(self) -> Literal["success"]:

@@ -8,6 +8,7 @@ from typing import Any, Self
 
 import msgspec
 
+from eventhub.core.checks import is_count, is_number
 from eventhub.core.lifecycle import Bury, Reason, Retry
 from eventhub.errors import SettingsError
 
@@ -30,17 +31,19 @@ class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
     delays: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
-        if self.max_retries is not None and self.max_retries < 0:
-            raise SettingsError(f"max_retries is {self.max_retries}; give 0 or more, or None for no limit.")
+        if self.max_retries is not None and not is_count(self.max_retries):
+            raise SettingsError(
+                f"max_retries is {self.max_retries!r}; give a whole number, 0 or more, or None for no limit."
+            )
         for name in ("base_delay", "max_delay"):
-            if not 0 <= getattr(self, name) < float("inf"):
-                raise SettingsError(f"{name} is {getattr(self, name)}; give seconds, 0 or more.")
-        if not 1 <= self.multiplier < float("inf"):
-            raise SettingsError(f"multiplier is {self.multiplier}; give 1 or more.")
-        if not 0 <= self.jitter <= 1:
-            raise SettingsError(f"jitter is {self.jitter}; give a share between 0 and 1, such as 0.1 for 10 %.")
-        if self.delays is not None and any(not 0 <= d < float("inf") for d in self.delays):
-            raise SettingsError(f"delays are {list(self.delays)}; every wait must be 0 seconds or more.")
+            if not _is_wait(getattr(self, name)):
+                raise SettingsError(f"{name} is {getattr(self, name)!r}; give seconds, 0 or more.")
+        if not is_number(self.multiplier) or self.multiplier < 1:
+            raise SettingsError(f"multiplier is {self.multiplier!r}; give 1 or more.")
+        if not is_number(self.jitter) or not 0 <= self.jitter <= 1:
+            raise SettingsError(f"jitter is {self.jitter!r}; give a share between 0 and 1, such as 0.1 for 10 %.")
+        if self.delays is not None and not (isinstance(self.delays, list | tuple) and all(map(_is_wait, self.delays))):
+            raise SettingsError(f"delays is {self.delays!r}; give a list of waits, each 0 seconds or more.")
 
     @classmethod
     def listed(cls, delays: Sequence[float], *, max_retries: int | None = None, jitter: float = 0.1) -> Self:
@@ -83,6 +86,8 @@ class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
             return self
         if isinstance(changes, RetryPolicy):
             return changes
+        if not isinstance(changes, Mapping):
+            raise SettingsError(f"retry is {changes!r}; give a RetryPolicy, or a mapping such as {{'max_retries': 5}}.")
         unknown = set(changes) - set(self.__struct_fields__)
         if unknown:
             known = ", ".join(self.__struct_fields__)
@@ -104,3 +109,7 @@ class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True):
             jitter=max(p.jitter for p in several),
             delays=next((p.delays for p in several if p.delays is not None), None),
         )
+
+
+def _is_wait(seconds: Any) -> bool:
+    return is_number(seconds) and seconds >= 0

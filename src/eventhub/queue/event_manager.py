@@ -81,6 +81,8 @@ class EventManager:
 
     def on(self, event_type: str, *, handler_id: str | None = None, inline: bool = False) -> Callable[[F], F]:
         """Register the decorated function, under its own name unless another id is given."""
+        if callable(event_type):
+            raise SettingsError("The decorator was used without an event type; write @manager.on('order.paid').")
 
         def decorate(handler: F) -> F:
             name = handler_id or getattr(handler, "__qualname__", None) or repr(handler)

@@ -8,7 +8,7 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any, Final, Literal, Self, Unpack
 
-from eventhub.clock import Clock
+from eventhub.clock import Clock, check_clock
 from eventhub.core.events import Event, QueuedEvent, Status
 from eventhub.core.lifecycle import Release
 from eventhub.core.matching import check_queue
@@ -64,7 +64,7 @@ class EventQueue:
         if on_dead not in ("skip", "park"):
             raise SettingsError(f"on_dead is {on_dead!r}; give 'skip' or 'park'.")
         self.max_attempts = max_attempts
-        self.clock = clock
+        self.clock = check_clock(clock)
         self.store: Store = target if isinstance(target, Store) else open_store(os.fspath(target))
         self._owns_store = not isinstance(target, Store)
         self._owns_name = worker is None
@@ -148,7 +148,7 @@ class EventQueue:
         """Take up to ``limit`` events that are ready, oldest first."""
         if limit < 1:
             raise SettingsError(f"limit is {limit}; give 1 or more.")
-        clock = clock or self.clock
+        clock = check_clock(clock) or self.clock
         claims = await self.store.claim(
             self.name,
             worker=self.worker,

@@ -13,6 +13,7 @@ from eventhub.store import Store
 __all__ = ["IdempotencyGuard"]
 
 _LONGEST_STEP = 200
+_LARGEST_ID = 2**63 - 1
 
 
 class IdempotencyGuard:
@@ -46,7 +47,11 @@ class IdempotencyGuard:
 
 
 def _id(event: Event | int) -> int:
-    return event.id if isinstance(event, Event) else event
+    if isinstance(event, Event):
+        return event.id
+    if isinstance(event, int) and not isinstance(event, bool) and 0 < event <= _LARGEST_ID:
+        return event
+    raise InvalidEventError(f"The event is {event!r:.300}; give an event, or the id of one.")
 
 
 def _step(step: str) -> str:

@@ -10,13 +10,14 @@ from eventhub.core.events import QueuedEvent
 from eventhub.core.matching import Pattern
 from eventhub.core.outcomes import HandlerResult, PermanentError, Success, TransientError
 from eventhub.errors import HandlerExistsError, SettingsError
-from eventhub.handling.calling import as_async
+from eventhub.handling.calling import as_async, check_handler, stops_program
 from eventhub.handling.texts import clean, error_text
 from eventhub.handling.threads import DaemonThreads
 
 __all__ = ["KINDS", "Handler", "HandlerFunction", "Handlers"]
 
-HandlerFunction = Callable[[QueuedEvent], HandlerResult | Awaitable[HandlerResult | None] | None]
+HandlerFunction = Callable[[QueuedEvent], Awaitable[Any] | Any]
+"""What it returns is its outcome; anything that is none is a success with that result."""
 
 KINDS: Final = ("success", "transient", "permanent")
 SUCCESS: Final = Success()
@@ -47,16 +48,14 @@ class Handler:
             if task is not None and task.cancelling():
                 raise
             answer = TransientError(self.id, "CancelledError: the handler cancelled itself")
-        except Exception as error:  # noqa: BLE001 - a handler may fail in any way; the loop survives it
+        except BaseException as error:  # a handler may fail in any way; the loop survives it
+            if stops_program(error):
+                raise
             answer = TransientError(self.id, error_text(error))
-        if answer is None or isinstance(answer, Success):
+        if answer is None or (type(answer) is Success and answer.value is None):
             answer = SUCCESS
-        elif not isinstance(answer, TransientError | PermanentError):
-            answer = TransientError(
-                self.id,
-                f"TypeError: the handler returned {answer!r:.200}; "
-                "return Success(), TransientError, PermanentError or None.",
-            )
+        elif not isinstance(answer, Success | TransientError | PermanentError):
+            answer = Success(answer)
         result: HandlerResult = answer
         self.results[result.kind] += 1
         return result
@@ -74,8 +73,7 @@ class Handlers:
         usable = isinstance(handler_id, str) and 0 < len(handler_id) <= _LONGEST_ID
         if not usable or clean(handler_id) != handler_id:  # it is stored with every result
             raise SettingsError(f"The handler id {handler_id!r} is not usable: give 1 to {_LONGEST_ID} characters.")
-        if not callable(function):
-            raise SettingsError(f"The handler '{handler_id}' is {function!r}; give a function that takes the event.")
+        check_handler(handler_id, function)
         if handler_id in self._handlers:
             raise HandlerExistsError(f"Handler with id '{handler_id}' is already registered")
         threads = None if inline else self._threads

@@ -12,7 +12,7 @@ from eventhub.core.lifecycle import Bury, Complete, Outcome, Reason
 from eventhub.core.outcomes import HandlerResult, PermanentError, Success, TransientError, verdict
 from eventhub.errors import ClaimLost
 from eventhub.handling.logs import get_logger
-from eventhub.handling.texts import clean
+from eventhub.handling.texts import clean, readable_value
 from eventhub.queue.handlers import SUCCESS, Handler, Handlers
 from eventhub.queue.jobs import Job
 from eventhub.queue.unmatched import Unmatched
@@ -60,15 +60,17 @@ class Passes:
             if result is SUCCESS and took < len(_COMPLETE):
                 return _COMPLETE[took]
             results = (result,)
+            if verdict(results).kind == "retry":
+                await self._keep(job, handlers[0].id, result)
         else:
             results = await self._several(job, handlers)
             took = int((perf_counter() - started) * 1000)
         return self._judge(job, results, took)
 
     async def _several(self, job: Job, handlers: Sequence[Handler]) -> list[HandlerResult]:
-        """Each result is stored before the next handler runs; the last one goes with the settlement itself.
+        """Each result is stored before the next handler runs; the last one only if the event will be tried again.
 
-        Only a success beside transient errors must be stored even when it is last: the retry would repeat it.
+        Each handler gets an event of its own: what one changes in it, no other sees.
         """
         results: list[HandlerResult] = []
         remaining = []
@@ -79,12 +81,17 @@ class Passes:
             else:
                 results.append(settled)
         for place, handler in enumerate(remaining, 1):
-            result = await handler(job.event)
+            last = place == len(remaining)
+            result = await handler(job.event if last else job.event.copy())
             results.append(result)
-            carried = place == len(remaining) and not (isinstance(result, Success) and verdict(results).kind == "retry")
-            if not (carried or await self._record(job, handler.id, result)):
-                raise ClaimLost(f"Delivery {job.held.id}, attempt {job.event.attempts}: the claim is lost.")
+            if not last or verdict(results).kind == "retry":
+                await self._keep(job, handler.id, result)
         return results
+
+    async def _keep(self, job: Job, handler_id: str, result: HandlerResult) -> None:
+        """Store a result; it is the next pass that wants to know it, and whoever looks at the queue."""
+        if not await self._record(job, handler_id, result):
+            raise ClaimLost(f"Delivery {job.held.id}, attempt {job.event.attempts}: the claim is lost.")
 
     def _judge(self, job: Job, results: Sequence[HandlerResult], took: int) -> Outcome:
         judged = verdict(results)
@@ -116,7 +123,9 @@ class Passes:
 
 def to_record(handler_id: str, result: HandlerResult) -> tuple[str, str, str | None]:
     """A result as the store keeps it."""
-    return handler_id, result.kind, None if isinstance(result, Success) else clean(str(result))
+    if not isinstance(result, Success):
+        return handler_id, result.kind, clean(str(result))
+    return handler_id, result.kind, None if result.value is None else readable_value(result.value)
 
 
 def _restored(stored: tuple[str, str | None] | None) -> HandlerResult | None:

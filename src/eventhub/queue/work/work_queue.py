@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final, Self
 
-from eventhub.clock import Clock
+from eventhub.clock import Clock, check_clock
 from eventhub.core.events import Action
 from eventhub.core.lifecycle import Release, State
 from eventhub.core.matching import check_queue, parse_tags
@@ -66,7 +66,7 @@ class WorkQueue:
         self.max_retries = max_retries
         self.retry_after = as_duration("retry_after", retry_after, zero=True)
         self.lease = as_duration("lease", lease)
-        self.clock = clock
+        self.clock = check_clock(clock)
         self.store: Store = target if isinstance(target, Store) else open_store(os.fspath(target))
         self.composer = Composer(self.name, max_attempts=max_retries)
         self._owns_store = not isinstance(target, Store)
