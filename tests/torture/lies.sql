@@ -254,7 +254,7 @@ UPDATE subscribers SET guarantee = 'at_most_once';
 INSERT INTO records (process, call, kind, op, time, wall, id, fence, outcome) VALUES ('worker-b.1', 1, 'ok', 'handle',
   0, 0, 1, 2, 'success');
 
--- lie: there are duplicates without a fault → too_many_duplicates
+-- lie: a message was done well twice, though its first attempt had an answer → duplicated
 UPDATE records SET outcome = '200' WHERE op = 'arrive';
 
 -- lie: nothing was published → idle

@@ -140,6 +140,17 @@ def answer_without_sending() -> None:
     put(Dispatcher, "_send", sent)
 
 
+def misread_answers() -> None:
+    """Of every seven messages the first answer is taken for a failure, whatever it was."""
+    send = Dispatcher._send
+
+    async def sent(self: Any, line: Any, claim: Any, tenure: Any) -> Any:
+        request, answer = await send(self, line, claim, tenure)
+        return request, WebhookAnswer(status=503) if claim.attempts == 1 and claim.held.id % 7 == 0 else answer
+
+    put(Dispatcher, "_send", sent)
+
+
 def send_after_the_lease() -> None:
     """A dispatcher that was held up sends what it has claimed, though the lease is over and others may have it."""
     send, composed = Dispatcher._send, attempts.compose

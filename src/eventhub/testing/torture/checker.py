@@ -89,8 +89,8 @@ INVARIANTS: Final = (
     Invariant(
         12,
         "duplicates",
-        "work that was done twice has a reason, and is no more than was in hand when faults struck",
-        ("unexplained", "sent_again", "done_again", "too_many_duplicates"),
+        "work that was done twice has a reason: an attempt of its own whose end nobody knew",
+        ("unexplained", "sent_again", "done_again", "duplicated"),
     ),
     Invariant(13, "exercised", "there was something to do, and what was to be harmed was hit", ("idle", "unharmed")),
     Invariant(

@@ -145,8 +145,7 @@ WHERE l.first IS NOT NULL) WHERE key IS NOT NULL;
 
 -- name: duplicates
 -- Claims whose work may be done again: they were open at somebody when he was struck, or at anybody in a storm (a tenth
--- of a second more or less), or when their lease ended. And what was done well more than once, and how much may have
--- been: those claims, and messages whose answer never came back.
+-- of a second more or less), or when their lease ended.
 CREATE TEMP TABLE endangered AS
 SELECT c.id, c.fence FROM claims c CROSS JOIN leases l ON l.id = c.id AND l.fence = c.fence
 LEFT JOIN steps p ON p.action = 'PICKED' AND p.delivery_id = c.id AND p.fence = c.fence
@@ -155,10 +154,15 @@ WHERE coalesce(p.created_after, 9e9) >= l.until
               AND s.began <= p.created_after + 0.1 AND s.over >= c.wall - 0.1)
    OR (SELECT s.over FROM storms s WHERE s.began <= p.created_after + 0.1 ORDER BY s.began DESC LIMIT 1) >= c.wall - 0.1;
 CREATE INDEX temp.endangered_claim ON endangered (id, fence);
+-- What was done well more than once, each with the attempts of its own that explain it: of those nobody knows whether they
+-- did anything, for the claim was lost or given back, or its request had no answer. An attempt with an answer, good or bad,
+-- explains nothing, whatever struck others meanwhile.
 CREATE TEMP TABLE duplicates AS
-SELECT (SELECT coalesce(sum(times - 1), 0) FROM (
-          SELECT count(*) AS times FROM handled GROUP BY id
-          UNION ALL SELECT count(*) FROM arrivals WHERE outcome LIKE '2%' GROUP BY id)) AS made,
-       (SELECT count(*) FROM endangered)
-       + (SELECT count(*) FROM log g CROSS JOIN messages m ON m.id = g.delivery_id
-          WHERE g.action = 'FAILED' AND g.status_code IS NULL) AS endangered;
+SELECT d.id, d.times - 1 AS made,
+       (SELECT count(*) FROM log g WHERE g.delivery_id = d.id AND (
+          g.action IN ('ABANDONED', 'RELEASED', 'RESET')
+          OR g.action = 'FAILED' AND g.status_code IS NULL AND m.id IS NOT NULL)) AS explained
+FROM (SELECT id, count(*) AS times FROM handled GROUP BY id HAVING count(*) > 1
+      UNION ALL
+      SELECT id, count(*) FROM arrivals WHERE outcome LIKE '2%' GROUP BY id HAVING count(*) > 1) d
+LEFT JOIN messages m ON m.id = d.id;

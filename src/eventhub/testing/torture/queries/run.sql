@@ -64,8 +64,8 @@ UNION ALL SELECT 'abandoned', count(*) FROM steps WHERE action = 'ABANDONED'
 UNION ALL SELECT 'released', count(*) FROM steps WHERE action = 'RELEASED'
 UNION ALL SELECT 'late reports refused', count(*) FROM records WHERE op = 'report' AND kind = 'ok' AND NOT accepted
 UNION ALL SELECT 'arrivals', count(*) FROM arrivals
-UNION ALL SELECT 'duplicates', made FROM duplicates
-UNION ALL SELECT 'duplicates at most', endangered FROM duplicates
+UNION ALL SELECT 'duplicates', coalesce(sum(made), 0) FROM duplicates
+UNION ALL SELECT 'duplicates explained', coalesce(sum(min(made, explained)), 0) FROM duplicates
 UNION ALL SELECT 'ordering keys', count(*) FROM (SELECT DISTINCT consumer, key FROM lanes)
 UNION ALL SELECT 'events in the lake', count(*) FROM lake_events
 UNION ALL SELECT 'log rows in the lake', count(*) FROM lake_log;
