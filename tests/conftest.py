@@ -6,6 +6,7 @@ import os
 from collections.abc import Generator, Iterator
 from pathlib import Path
 
+import apsw
 import pytest
 import structlog
 
@@ -16,12 +17,19 @@ from tests.ready_databases import ready_databases
 
 _numbers = itertools.count(1)
 ROOM_IN_MEMORY = 4 << 30
+LOCK_SECONDS = 60
 
 
 def pytest_configure() -> None:
     """Files of tests are in memory where there is room: most are databases, and a disk makes each commit wait."""
     if place := place_in_memory(ROOM_IN_MEMORY):
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", place)
+    apsw.connection_hooks.append(_wait_for_locks)
+
+
+def _wait_for_locks(connection: apsw.Connection) -> None:
+    """What a test opens by itself waits for whoever is just writing; connections of the hub set their own time."""
+    connection.set_busy_timeout(LOCK_SECONDS * 1000)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -209,7 +209,7 @@ async def test_destroy_cuts_a_drain_short(bus, store) -> None:
     ending = asyncio.create_task(bus.shutdown())
     await until(lambda: bus._dispatcher._draining)
     await bus.destroy()
-    assert ending.done() or await asyncio.wait_for(ending, 1) is None
+    assert ending.done() or await asyncio.wait_for(ending, 10) is None
     assert gate.cancelled == 1
     with pytest.raises(EventBusShutdownError):
         await publisher

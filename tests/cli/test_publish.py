@@ -14,7 +14,7 @@ from eventhub.cli.destinations import ToHub
 from eventhub.config import Settings
 from eventhub.errors import ServerUnavailable
 from tests.cli.support import EVENTHUB, Command
-from tests.client.support import Hub, free_port
+from tests.client.support import Hub, refusing_port
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +62,7 @@ def test_the_same_idempotency_key_is_the_same_event(eventhub: Command, hub: Hub)
 
 
 def test_who_waits_for_a_hub_that_is_away_is_told_so_once(eventhub: Command):
-    url = f"http://127.0.0.1:{free_port()}"
+    url = f"http://127.0.0.1:{refusing_port()}"
     process = subprocess.Popen(
         [EVENTHUB, "publish", "--url", url, "--tags", "a"],
         cwd=eventhub.directory,
@@ -117,7 +117,7 @@ def test_a_worker_over_http_takes_what_was_published_into_the_database(eventhub:
 
 def test_which_way_it_goes(eventhub: Command, hub: Hub, sqlite_path: Path):
     assert eventhub("migrate", "--db", str(sqlite_path)).returncode == 0
-    nowhere = f"http://127.0.0.1:{free_port()}"
+    nowhere = f"http://127.0.0.1:{refusing_port()}"
 
     def in_database() -> int:
         return len(eventhub.json("events", "list", "--db", str(sqlite_path))["events"])

@@ -10,7 +10,7 @@ import pytest
 from eventhub.core.signing import secret_text
 from tests.cli.listening import SECRET, Listen, Listener
 from tests.cli.support import Command
-from tests.client.support import Hub, free_port
+from tests.client.support import Hub, refusing_port
 
 Serve = Callable[..., Hub]
 
@@ -93,7 +93,7 @@ def test_a_failure_is_seen_and_brought_back(eventhub: Command, listen: Listen, s
 
 def test_a_subscriber_that_is_not_there_is_an_error_in_words(eventhub: Command, serve: Serve):
     serve("hub.db")
-    subscribe(eventhub, "hub.db", f"http://127.0.0.1:{free_port()}/")
+    subscribe(eventhub, "hub.db", f"http://127.0.0.1:{refusing_port()}/")
     done = eventhub("subscribers", "test", "here", "--wait", "60", "--db", "hub.db")
     assert done.returncode == 1
     assert "eventhub messages show " in done.stdout

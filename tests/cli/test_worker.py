@@ -18,7 +18,7 @@ from eventhub.cli.programs import without_secrets
 from eventhub.client import EventDetails
 from eventhub.core.events import Action
 from tests.cli.support import EVENTHUB, Command
-from tests.client.support import Hub, alive, free_port
+from tests.client.support import Hub, alive, refusing_port
 
 
 @pytest.fixture(scope="module")
@@ -300,7 +300,7 @@ def test_a_worker_without_a_key_ends_where_one_is_needed(eventhub: Command, tmp_
 
 
 def test_a_hub_that_is_not_there_is_waited_for(start: Callable[..., Running]):
-    worker = start("a", "true", url=f"http://127.0.0.1:{free_port()}")
+    worker = start("a", "true", url=f"http://127.0.0.1:{refusing_port()}")
     wait_for(lambda: sum("no work to be had" in line for line in worker.errors) >= 2, "it tries again")
     assert worker.stop() == 0
 

@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import Any, Self
 from urllib.parse import urlsplit
 
+from eventhub.testing.torture.crew import free_ports
 from tests.cli.forking import Forked, begin_forked
 from tests.cli.support import Command
 
 LISTENS = "Event Hub listens on "
 START_SECONDS = 60.0
+_refusing: list[socket.socket] = []
 
 
 class Hub:
@@ -66,11 +68,19 @@ class Hub:
         self.kill()
 
 
+def refusing_port() -> int:
+    """A port that nobody listens at and nobody else gets, as long as this process lives."""
+    taken = socket.socket()
+    taken.bind(("127.0.0.1", 0))
+    _refusing.append(taken)
+    port: int = taken.getsockname()[1]
+    return port
+
+
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """One below those that are given to outgoing connections, so that it is still free when it is taken again later."""
+    (port,) = free_ports(1)
+    return port
 
 
 class Network:

@@ -31,7 +31,7 @@ from eventhub.errors import (
     Unauthorized,
 )
 from eventhub.http.bodies.events import LogBody
-from tests.client.support import Hub, Network, free_port
+from tests.client.support import Hub, Network, refusing_port
 
 
 async def total(client: Client, tag: str) -> int | None:
@@ -180,7 +180,7 @@ async def test_a_hub_that_comes_up_in_time_is_reached(mortal: Hub, tag: str):
 
 
 async def test_a_hub_that_stays_away_is_given_up_in_time():
-    async with Client(f"http://127.0.0.1:{free_port()}", timeout=0.5) as client:
+    async with Client(f"http://127.0.0.1:{refusing_port()}", timeout=0.5) as client:
         for call in (client.stats(), client.publish(tags="a"), client.take("a", "w"), client.event(1)):
             with pytest.raises(ServerUnavailable, match="Check its address"):
                 await call

@@ -18,7 +18,7 @@ from eventhub import Client, PermanentError, Status, Success, TransientError, Wo
 from eventhub.client import ClaimedEvent, EventDetails
 from eventhub.core.events import Action
 from eventhub.errors import Forbidden, RemoteError, SettingsError, Unauthorized
-from tests.client.support import Hub, free_port, until
+from tests.client.support import Hub, refusing_port, until
 
 
 async def settled(client: Client, event_id: int, status: Status = Status.COMPLETED) -> EventDetails:
@@ -407,7 +407,7 @@ async def test_a_worker_runs_once_at_a_time(hub: Hub, tag: str):
     ids=str,
 )
 def test_settings_that_cannot_work_are_refused(wrong: dict[str, Any]):
-    arguments: dict[str, Any] = {"url": f"http://127.0.0.1:{free_port()}", "tags": "a", "handler": print, **wrong}
+    arguments: dict[str, Any] = {"url": f"http://127.0.0.1:{refusing_port()}", "tags": "a", "handler": print, **wrong}
     with pytest.raises(SettingsError):
         Worker(**arguments)
 

@@ -232,7 +232,7 @@ async def test_a_connection_that_was_closed_before_it_was_asked_costs_nothing(se
         assert (await sender.send(request(receiver.url))).status == 200
         assert sender._pool is not None
         (kept,) = sender._pool._idle.get(("http", "127.0.0.1", receiver.port), [None])
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             while kept is not None and kept.reusable:  # noqa: ASYNC110 - a connection tells nobody
                 await asyncio.sleep(0.005)
         assert (await sender.send(request(receiver.url))).status == 200
