@@ -1,4 +1,4 @@
-"""Connecting to PostgreSQL, bringing its tables up to date, and saying in words what went wrong with it."""
+"""Connecting to PostgreSQL, and saying in words what went wrong with it."""
 
 from __future__ import annotations
 
@@ -20,19 +20,13 @@ from eventhub.errors import (
 from eventhub.store import limits
 from eventhub.store.opening import shown
 from eventhub.store.postgres.server import Server
-from eventhub.store.queries import load_migrations
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator
 
-__all__ = ["OLDEST_SERVER", "connect", "connect_session", "migrate", "open_pool", "translated", "understood"]
+__all__ = ["OLDEST_SERVER", "connect", "connect_session", "open_pool", "translated", "understood"]
 
-PACKAGE = "eventhub.store.postgres"
 OLDEST_SERVER = 14
-LOCK = "SELECT pg_advisory_xact_lock(hashtext('eventhub.migrate'))"
-FIND_META = "SELECT EXISTS (SELECT 1 FROM pg_catalog.pg_tables WHERE schemaname = 'eventhub' AND tablename = 'meta')"
-MIGRATE_SECONDS = 3600
-"""How long one migration may take: an index on many millions of events is not built in the time of a statement."""
 
 
 async def open_pool(
@@ -90,49 +84,6 @@ async def connect_session(url: str, **settings: str) -> asyncpg.Connection[async
             "itself, or add it to this one as listen_url, percent-encoded."
         )
     return connection
-
-
-async def migrate(pool: asyncpg.Pool[asyncpg.Record], url: str) -> int:
-    """Bring the tables up to date, one migration a transaction; safe when several processes start at once."""
-    migrations = load_migrations(PACKAGE)
-    newest = migrations[-1][0]
-    with translated(url):
-        async with pool.acquire() as connection:
-            server = connection.get_server_version().major
-            if server < OLDEST_SERVER:
-                raise StoreError(
-                    f"{shown(url)} is PostgreSQL {server}; eventhub needs {OLDEST_SERVER} or newer. Upgrade the server."
-                )
-            version = await _version(connection)
-            for number, _, script in migrations:
-                if version >= number:
-                    continue
-                async with connection.transaction():
-                    await connection.execute(LOCK, timeout=MIGRATE_SECONDS)
-                    version = await _version(connection)  # another process may have been first
-                    if version < number:
-                        await connection.execute("CREATE SCHEMA IF NOT EXISTS eventhub")
-                        await connection.execute(script, timeout=MIGRATE_SECONDS)
-                        await connection.execute(
-                            "INSERT INTO eventhub.meta VALUES ('schema_version', $1) "
-                            "ON CONFLICT (key) DO UPDATE SET value = excluded.value",
-                            str(number),
-                        )
-                        version = number
-    if version > newest:
-        raise SchemaMismatch(
-            f"{shown(url)} has tables of version {version}, this eventhub knows up to {newest}. "
-            "Upgrade eventhub, or use a database made by this version."
-        )
-    return version
-
-
-async def _version(connection: Any) -> int:
-    # Not to_regclass: it may answer from this session's cache, and then a table that another process has made while
-    # this one waited for the lock would not be seen.
-    if not await connection.fetchval(FIND_META):
-        return 0
-    return int(await connection.fetchval("SELECT value FROM eventhub.meta WHERE key = 'schema_version'"))
 
 
 _UNREACHABLE = (

@@ -26,7 +26,7 @@ from eventhub.store.postgres import settling
 from eventhub.store.postgres.audit import PostgresAudit, audited
 from eventhub.store.postgres.buses import PostgresBuses
 from eventhub.store.postgres.claiming import PostgresClaiming
-from eventhub.store.postgres.connection import migrate, open_pool, translated, understood
+from eventhub.store.postgres.connection import open_pool, translated, understood
 from eventhub.store.postgres.delivering import PostgresDelivering
 from eventhub.store.postgres.ledger import PostgresLedger
 from eventhub.store.postgres.lending import Lending
@@ -43,6 +43,7 @@ from eventhub.store.postgres.publishing import (
     publish_plain,
 )
 from eventhub.store.postgres.reading import PostgresReading
+from eventhub.store.postgres.schema import migrate
 from eventhub.store.postgres.server import Server
 from eventhub.store.postgres.signals import POLL_SECONDS, Signals
 from eventhub.store.postgres.watching import PostgresWatching
@@ -100,7 +101,7 @@ class PostgresStore(
         self._incarnations.pooled = not self._server.keeps_sessions
         self._lending = Lending(pool, self._incarnations, only_writers=self._server.has_hosts)
         try:
-            await migrate(pool, self.url)
+            await migrate(self._server, pool)
             await self._lending.identify()
             await self._make_days()
         except BaseException:
@@ -146,7 +147,12 @@ class PostgresStore(
     async def _make_days(self) -> None:
         if time.monotonic() >= self._memory.days_at:
             self._memory.days_at = time.monotonic() + 3600
-            await self._fetch(SQL.make_log_days)
+            try:
+                async with self._transaction() as connection:
+                    await connection.execute(SQL.be_brief)
+                    await connection.fetch(SQL.make_log_days)
+            except StoreBusy:  # somebody reads all of the log; there are days enough until he has done
+                self._memory.days_at = time.monotonic() + 60
 
     async def _fetch(self, query: str, *args: Any) -> list[Any]:
         with translated(self.url):
