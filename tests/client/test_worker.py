@@ -65,6 +65,29 @@ async def test_async_and_plain_handlers_do_the_work(hub: Hub, client: Client, ta
     assert (await client.events(tags=tag, status=Status.COMPLETED)).total == 200
 
 
+@pytest.mark.parametrize("kind", ["async", "plain"])
+async def test_a_handler_that_hangs_has_failed_after_its_time_limit(hub: Hub, client: Client, tag: str, kind: str):
+    published = await client.publish(tags=tag, payload=1)
+    told = threading.Event()
+
+    async def hang(_: ClaimedEvent) -> None:
+        await asyncio.Event().wait()
+
+    def hang_in_a_thread(_: ClaimedEvent) -> None:
+        told.wait(60)
+
+    async def failed() -> list[str | None]:
+        logs = (await client.event(published.id, logs=True)).logs
+        return [row.error_message for row in logs if row.action is Action.FAILED]
+
+    try:
+        async with working(hub, tag, hang_in_a_thread if kind == "plain" else hang, handler_timeout=0.2) as worker:
+            assert await until(failed, "the attempt has failed") == ["Handler timeout after 200ms"]
+            await until(lambda: worker.numbers.failed == 1, "the worker knows")
+    finally:
+        told.set()
+
+
 @pytest.mark.parametrize(
     ("answer", "error"),
     [

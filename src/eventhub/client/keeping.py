@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -28,12 +29,14 @@ LAST_SECONDS: Final = 5.0
 class Kept:
     """A claim and, by this process's clock, when its lease began and until when it lasts."""
 
-    __slots__ = ("event", "lease", "since")
+    __slots__ = ("event", "lease", "longest", "since")
 
-    def __init__(self, event: ClaimedEvent, lease: float, since: float) -> None:
+    def __init__(self, event: ClaimedEvent, lease: float, since: float, limit: float = math.inf) -> None:
         self.event = event
         self.lease = lease
         self.since = since
+        self.longest = since + limit
+        """Until when it is extended: while the handler is within its time limit."""
 
     @property
     def until(self) -> float:
@@ -107,7 +110,7 @@ class Keeper:
                 await asyncio.sleep(third / LOOKS)
                 now = monotonic()
                 with self._lock:
-                    due = [kept for kept in self._kept if now - kept.since >= third]
+                    due = [kept for kept in self._kept if now - kept.since >= third and now < kept.longest]
                 if due:
                     await self._extend_all(client, due)
 

@@ -13,6 +13,7 @@ from eventhub.client.answers import ClaimedEvent
 from eventhub.client.tracing import trace_of
 from eventhub.core.outcomes import PermanentError, TransientError
 from eventhub.handling.calling import as_async, check_handler, stops_program
+from eventhub.handling.limits import TimeLimit
 from eventhub.handling.texts import LONGEST, clean, error_text
 from eventhub.handling.threads import DaemonThreads
 
@@ -36,29 +37,36 @@ WELL: Final = Ended()
 class Performer:
     """Calls the handler within the event's trace, with the event's id in every log record."""
 
-    def __init__(self, handler: HandlerFunction, worker_id: str) -> None:
+    def __init__(self, handler: HandlerFunction, worker_id: str, limit: TimeLimit | None = None) -> None:
         check_handler("the worker", handler)
         self._call = as_async(handler, DaemonThreads())
         self._worker_id = worker_id
+        self._limit = limit
 
     async def __call__(self, event: ClaimedEvent) -> Ended:
         """Only a cancellation from outside passes."""
         answer: Any
+        limit, task = self._limit, asyncio.current_task()
+        if limit is not None and task is not None:
+            limit.begin(task)
         try:
             with (
                 trace_of(event.metadata),
                 structlog.contextvars.bound_contextvars(event_id=event.id, worker_id=self._worker_id),
             ):
                 answer = await self._call(event)
-        except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if task is not None and task.cancelling():
-                raise
-            return Ended(error="CancelledError: the handler cancelled itself")
+        except asyncio.CancelledError as cancelled:
+            answer = cancelled
         except BaseException as error:  # a handler may fail in any way; the worker survives it
             if stops_program(error):
                 raise
-            return Ended(error=_short(error_text(error)))
+            answer = Ended(error=_short(error_text(error)))
+        if limit is not None and task is not None and limit.end(task):
+            answer = Ended(error=limit.words) if not task.cancelling() else asyncio.CancelledError()
+        if isinstance(answer, asyncio.CancelledError):
+            if task is not None and task.cancelling():
+                raise answer
+            answer = Ended(error="CancelledError: the handler cancelled itself")
         return _ended(answer)
 
 

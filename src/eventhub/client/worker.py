@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import signal
 import socket
@@ -17,6 +18,7 @@ from eventhub.client.performing import HandlerFunction, Performer
 from eventhub.client.working import Run, WorkerNumbers, WorkerSettings
 from eventhub.core.matching import parse_tags
 from eventhub.errors import SettingsError
+from eventhub.handling.limits import HANDLER_LIMIT, limit_of
 
 __all__ = ["Worker", "new_worker_id"]
 
@@ -36,6 +38,8 @@ class Worker:
 
     - ``lease``: seconds, or a timedelta, after which the hub gives an event to others if this process dies.
     - ``batch``: the most events taken at once; ``wait``: seconds that the hub may hold a request when it has none.
+    - ``handler_timeout``: seconds, or a timedelta, after which a handler has failed: 15 minutes unless it is said
+      otherwise, None for no limit. Its lease is not extended any longer.
     - ``shutdown_timeout``: seconds that handlers may go on after ``stop``; what is left then is given back, uncharged.
     """
 
@@ -53,7 +57,9 @@ class Worker:
         wait: float = 20.0,
         shutdown_timeout: float = 30.0,
         timeout: float = 30.0,
+        handler_timeout: float | timedelta | None = HANDLER_LIMIT,
     ) -> None:
+        limit = limit_of("The worker's handler", handler_timeout)
         seconds = lease.total_seconds() if isinstance(lease, timedelta) else lease
         wanted = ",".join(parse_tags(tags))
         self.worker_id = new_worker_id() if worker_id is None else worker_id
@@ -71,7 +77,7 @@ class Worker:
         self.numbers = WorkerNumbers()
         self._address = url, key, timeout
         self._client()  # what is wrong with the address or the key is said here
-        self._perform = Performer(handler, self.worker_id)
+        self._perform = Performer(handler, self.worker_id, limit)
         self._settings = WorkerSettings(
             tags=wanted,
             worker_id=self.worker_id,
@@ -80,6 +86,7 @@ class Worker:
             batch=batch,
             wait=wait,
             shutdown_timeout=shutdown_timeout,
+            handler_timeout=math.inf if limit is None else limit.seconds,
         )
         self._run: Run | None = None
         self._background: asyncio.Task[None] | None = None

@@ -46,6 +46,7 @@ class WorkerSettings(msgspec.Struct, frozen=True, kw_only=True):
     batch: int
     wait: float
     shutdown_timeout: float
+    handler_timeout: float
 
 
 class WorkerNumbers(msgspec.Struct, kw_only=True):
@@ -214,7 +215,7 @@ class Run:
         older = self._open.get(event.id)
         if older is not None:  # it was claimed again, so the older claim is lost
             self._abandon(older)
-        job = self._open[event.id] = Job(Kept(event, self._settings.lease, monotonic()))
+        job = self._open[event.id] = Job(Kept(event, self._settings.lease, monotonic(), self._settings.handler_timeout))
         self._keeper.keep(job.kept)
         if self._stopping.is_set():
             return  # it came too late: it is given back

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Self, TypeVar
 
 import msgspec
 
 from eventhub.errors import SettingsError
+from eventhub.handling.limits import HANDLER_LIMIT, limit_of
 from eventhub.handling.threads import DaemonThreads
 from eventhub.queue.event_queue import EventQueue
 from eventhub.queue.handlers import HandlerFunction, Handlers
@@ -70,23 +72,43 @@ class EventManager:
 
     # -------------------------------------------------------------- handlers
 
-    def register(self, handler_id: str, event_type: str, handler: HandlerFunction, *, inline: bool = False) -> None:
-        """Run ``handler`` for events of this type, or of every type that a pattern such as ``a.*`` takes."""
-        added = self._handlers.add(handler_id, event_type, handler, inline=inline)
+    def register(
+        self,
+        handler_id: str,
+        event_type: str,
+        handler: HandlerFunction,
+        *,
+        inline: bool = False,
+        timeout: timedelta | float | None = HANDLER_LIMIT,
+    ) -> None:
+        """Run ``handler`` for events of this type, or of every type that a pattern such as ``a.*`` takes.
+
+        After ``timeout`` seconds the attempt has failed: an async handler is cancelled, the thread of a plain one is
+        left behind, and nothing can end one that is ``inline`` and does not await. None asks for no limit.
+        """
+        limit = limit_of(f"The handler '{handler_id}'", timeout)
+        added = self._handlers.add(handler_id, event_type, handler, inline=inline, limit=limit)
         self.numbers.results[handler_id] = added.results
 
     def unregister(self, handler_id: str) -> bool:
         """Forget a handler; False when there is none with that id."""
         return self._handlers.remove(handler_id)
 
-    def on(self, event_type: str, *, handler_id: str | None = None, inline: bool = False) -> Callable[[F], F]:
+    def on(
+        self,
+        event_type: str,
+        *,
+        handler_id: str | None = None,
+        inline: bool = False,
+        timeout: timedelta | float | None = HANDLER_LIMIT,
+    ) -> Callable[[F], F]:
         """Register the decorated function, under its own name unless another id is given."""
         if callable(event_type):
             raise SettingsError("The decorator was used without an event type; write @manager.on('order.paid').")
 
         def decorate(handler: F) -> F:
             name = handler_id or getattr(handler, "__qualname__", None) or repr(handler)
-            self.register(str(name), event_type, handler, inline=inline)
+            self.register(str(name), event_type, handler, inline=inline, timeout=timeout)
             return handler
 
         return decorate

@@ -11,6 +11,7 @@ from eventhub.core.matching import Pattern
 from eventhub.core.outcomes import HandlerResult, PermanentError, Success, TransientError
 from eventhub.errors import HandlerExistsError, SettingsError
 from eventhub.handling.calling import as_async, check_handler, stops_program
+from eventhub.handling.limits import TimeLimit
 from eventhub.handling.texts import clean, error_text
 from eventhub.handling.threads import DaemonThreads
 
@@ -28,12 +29,19 @@ _LONGEST_ID: Final = 200
 class Handler:
     """One registered handler, and how often it ended in which way."""
 
-    __slots__ = ("_call", "id", "pattern", "results")
+    __slots__ = ("_call", "id", "limit", "pattern", "results")
 
     def __init__(
-        self, handler_id: str, pattern: Pattern, function: HandlerFunction, *, threads: DaemonThreads | None
+        self,
+        handler_id: str,
+        pattern: Pattern,
+        function: HandlerFunction,
+        *,
+        threads: DaemonThreads | None,
+        limit: TimeLimit | None,
     ) -> None:
         self.id = handler_id
+        self.limit = limit
         self.pattern = pattern
         self._call = as_async(function, threads)
         self.results = dict.fromkeys(KINDS, 0)
@@ -41,17 +49,23 @@ class Handler:
     async def __call__(self, event: QueuedEvent) -> HandlerResult:
         """Run the handler; whatever it does becomes a result. Only a cancellation from outside passes."""
         answer: Any
+        limit, task = self.limit, asyncio.current_task()
+        if limit is not None and task is not None:
+            limit.begin(task)
         try:
             answer = await self._call(event)
-        except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if task is not None and task.cancelling():
-                raise
-            answer = TransientError(self.id, "CancelledError: the handler cancelled itself")
+        except asyncio.CancelledError as cancelled:
+            answer = cancelled
         except BaseException as error:  # a handler may fail in any way; the loop survives it
             if stops_program(error):
                 raise
             answer = TransientError(self.id, error_text(error))
+        if limit is not None and task is not None and limit.end(task):
+            answer = TransientError(self.id, limit.words) if not task.cancelling() else asyncio.CancelledError()
+        if isinstance(answer, asyncio.CancelledError):
+            if task is not None and task.cancelling():
+                raise answer
+            answer = TransientError(self.id, "CancelledError: the handler cancelled itself")
         if answer is None or (type(answer) is Success and answer.value is None):
             answer = SUCCESS
         elif not isinstance(answer, Success | TransientError | PermanentError):
@@ -69,7 +83,9 @@ class Handlers:
         self._handlers: dict[str, Handler] = {}
         self._by_type: dict[str, tuple[Handler, ...]] = {}
 
-    def add(self, handler_id: str, pattern: str, function: HandlerFunction, *, inline: bool) -> Handler:
+    def add(
+        self, handler_id: str, pattern: str, function: HandlerFunction, *, inline: bool, limit: TimeLimit | None = None
+    ) -> Handler:
         usable = isinstance(handler_id, str) and 0 < len(handler_id) <= _LONGEST_ID
         if not usable or clean(handler_id) != handler_id:  # it is stored with every result
             raise SettingsError(f"The handler id {handler_id!r} is not usable: give 1 to {_LONGEST_ID} characters.")
@@ -77,13 +93,19 @@ class Handlers:
         if handler_id in self._handlers:
             raise HandlerExistsError(f"Handler with id '{handler_id}' is already registered")
         threads = None if inline else self._threads
-        added = self._handlers[handler_id] = Handler(handler_id, Pattern(pattern), function, threads=threads)
+        added = self._handlers[handler_id] = Handler(
+            handler_id, Pattern(pattern), function, threads=threads, limit=limit
+        )
         self._by_type.clear()
         return added
 
     def remove(self, handler_id: str) -> bool:
         self._by_type.clear()
         return self._handlers.pop(handler_id, None) is not None
+
+    def is_overdue(self, task: asyncio.Task[Any]) -> bool:
+        """Whether the task runs a handler beyond its time limit, which has not ended although it was cancelled."""
+        return any(each.limit is not None and each.limit.is_over(task) for each in self._handlers.values())
 
     def matching(self, event_type: str) -> Sequence[Handler]:
         """The handlers of a type; the answer is remembered, because types are few and events are many."""

@@ -69,6 +69,7 @@ class Run:
         self._settings = settings
         self._jobs = Jobs(Appetite(settings.concurrency, settings.batch))
         self._patience = Patience(queue.name)
+        self._overdue = handlers.is_overdue
         self._passes = Passes(
             handlers,
             unmatched,
@@ -361,7 +362,10 @@ class Run:
     # ---------------------------------------------------------------- keeper
 
     async def _keep(self) -> None:
-        """Extend the leases of everything open, and give back what was claimed when handlers were faster."""
+        """Extend the leases of everything open, and give back what was claimed when handlers were faster.
+
+        Not of what runs beyond its time limit and does not end: others get the event when the lease has ended.
+        """
         lease = self._queue.abandoned_after
         tick = lease.total_seconds() / 3
         pause = tick
@@ -370,7 +374,11 @@ class Run:
             pause = tick
             jobs, asked_at = self._jobs, monotonic()
             jobs.give_back(keep=jobs.appetite.limit)
-            old = [job for job in jobs.open.values() if asked_at - job.since >= tick]
+            old = [
+                job
+                for job in jobs.open.values()
+                if asked_at - job.since >= tick and not (job.runner is not None and self._overdue(job.runner))
+            ]
             if not old:
                 continue
             try:
