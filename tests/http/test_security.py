@@ -87,6 +87,27 @@ def test_a_refusal_costs_the_same_whatever_the_reason(admin: Hub):
     assert max(medians.values()) < 3 * min(medians.values()), medians
 
 
+def test_bad_keys_are_throttled_by_address_and_good_ones_are_not(make_hub: MakeHub):
+    hub = make_hub()
+    good = hub.with_key(hub.post("/api-keys", {"name": "root", "scopes": ["admin"]}).json["key"])
+    bad = hub.with_key(UNKNOWN_KEY)
+    refused = bad.get("/events")
+    asked = 1
+    while refused.status == 401:
+        assert asked < 2000
+        refused = bad.get("/events") if asked % 2 else hub.post("/session", {"key": UNKNOWN_KEY})
+        asked += 1
+    assert asked > 50
+    assert (refused.status, refused.kind) == (429, "too-many-refusals")
+    assert int(refused.headers["retry-after"]) >= 1
+    for _ in range(5):
+        assert good.get("/events").status == 200
+    assert hub.post("/session", {"key": good.key}).status == 204
+    fresh = good.post("/api-keys", {"name": "new", "scopes": ["read"]}).json["key"]
+    assert hub.with_key(fresh).get("/events").status == 200, "a good key that was never seen here is let in, too"
+    assert hub.get("/events").status == 401, "whoever shows no key is only told that one is needed"
+
+
 def test_a_key_may_stand_in_either_header(locked: Hub, admin: Hub):
     key = make_key(admin, "read")
     assert locked("GET", "/events", headers={"X-API-Key": key}).status == 200

@@ -1,7 +1,9 @@
 """Browsers sign in with a key and get a cookie that stands for it: where it counts, how it ends, who may use it."""
 
 import re
+import time
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -16,7 +18,8 @@ from tests.http.server import HubServer
 
 JOB = {"title": "x", "tags": "session"}
 COOKIE = re.compile(
-    r"eventhub_session=([A-Za-z0-9]{12}\.\d{10}\.[0-9a-f]{64}); HttpOnly; SameSite=Strict; Path=/; Max-Age=43200"
+    r"eventhub_session=([A-Za-z0-9]{12}\.\d{10}\.[0-9a-f]{16}\.[0-9a-f]{64}); "
+    r"HttpOnly; SameSite=Strict; Path=/; Max-Age=43200"
 )
 
 
@@ -99,10 +102,22 @@ def test_a_key_that_is_not_good_gets_no_cookie(admin: Hub, key: str) -> None:
 
 def test_a_cookie_that_was_changed_opens_nothing(admin: Hub) -> None:
     browser = signed_in(admin)
-    key_id, ends, mark = browser.value.split(".")
+    key_id, ends, session, mark = browser.value.split(".")
     other = new_key(admin, "admin")["id"]
-    forged = [f"{key_id}.{int(ends) + 1}.{mark}", f"{other}.{ends}.{mark}", f"{key_id}.{ends}.{mark[:-1]}"]
-    for browser.value in [*forged, f"{key_id}.{ends}.", "..", "é.1.2", "x" * 5000, f"{key_id}.{ends}.{mark}.1"]:
+    forged = [f"{key_id}.{int(ends) + 1}.{session}.{mark}", f"{other}.{ends}.{session}.{mark}"]
+    forged += [
+        f"{key_id}.{ends}.{session}.{mark[:-1]}",
+        f"{key_id}.{ends}.{'0' * 16}.{mark}",
+        f"{key_id}.{ends}.{mark}",
+    ]
+    for browser.value in [
+        *forged,
+        f"{key_id}.{ends}.{session}.",
+        "...",
+        "é.1.2.3",
+        "x" * 5000,
+        f"{key_id}.{ends}..{mark}",
+    ]:
         assert browser("GET", "/overview").status == 401
 
 
@@ -144,6 +159,36 @@ def test_signing_out_takes_the_cookie_away(admin: Hub) -> None:
     assert browser("DELETE", "/session", Origin="http://evil.example").status == 403
 
 
+def test_a_copy_of_the_cookie_is_dead_after_signing_out(admin: Hub) -> None:
+    browser, other = signed_in(admin), signed_in(admin)
+    stolen = browser.value
+    assert browser("DELETE", "/session", Origin=browser.origin).status == 204
+    browser.value = stolen
+    assert browser("GET", "/overview").status == 401
+    assert browser("DELETE", "/session", Origin=browser.origin).status == 204
+    assert other("GET", "/overview").status == 200, "another session of the same key goes on"
+    actions = [entry["action"] for entry in admin.get("/audit", action="session").json["entries"]]
+    assert actions[0] == "session.end"
+
+
+@pytest.mark.parametrize("engine", ["sqlite", "postgres"], scope="function")
+def test_signing_out_holds_in_every_process_and_after_a_restart(make_hub: MakeHub, engine: str) -> None:
+    hub = make_hub(engine, "--workers", "2")
+    admin = hub.with_key(new_key(hub, "admin")["key"])
+    browser = signed_in(admin)
+    for _ in range(10):  # both have seen it, and remember that it was good
+        assert browser("GET", "/session").status == 200
+    assert browser("DELETE", "/session", Origin=browser.origin).status == 204
+    end = time.monotonic() + 30
+    refused = 0
+    while refused < 20:  # in a row, each by a connection of its own
+        refused = refused + 1 if browser("GET", "/session").status == 401 else 0
+        assert time.monotonic() < end
+    hub.server.stop()
+    hub.server.start()
+    assert browser("GET", "/session").status == 401
+
+
 def test_behind_tls_the_cookie_is_secure(admin: Hub) -> None:
     answer = admin("POST", "/session", {"key": admin.key}, headers={"X-Forwarded-Proto": "https"})
     assert answer.headers["set-cookie"].endswith("; Secure")
@@ -160,10 +205,25 @@ async def test_a_session_ends_after_twelve_hours() -> None:
     async with open_store(":memory:") as store:
         ring = KeyRing(store, b"s" * 32, clock=clock)
         key, _ = await ring.create("anna", ["read"])
-        sessions = Sessions(ring, b"s" * 32, clock=clock)
+        sessions = Sessions(ring, b"s" * 32, store, clock=clock)
         value = sessions.begin(key.id, secure=False).partition(b";")[0]
         assert (await sessions.principal({b"cookie": value})) is not None
-        assert (await Sessions(ring, b"t" * 32, clock=clock).principal({b"cookie": value})) is None
+        assert (await Sessions(ring, b"t" * 32, store, clock=clock).principal({b"cookie": value})) is None
         clock.advance(LIFE)
         assert (await sessions.principal({b"cookie": value})) is None
+        await ring.close()
+
+
+async def test_ended_sessions_are_forgotten_when_they_would_have_ended_by_themselves(store_url: str) -> None:
+    clock = ManualClock()
+    async with open_store(store_url) as store:
+        ring = KeyRing(store, b"s" * 32, clock=clock)
+        key, _ = await ring.create("anna", ["read"])
+        sessions = Sessions(ring, b"s" * 32, store, clock=clock)
+        for _ in range(3):
+            value = sessions.begin(key.id, secure=False).partition(b";")[0]
+            assert await sessions.sign_out({b"cookie": value}) is not None
+            assert await sessions.sign_out({b"cookie": value}) is None
+            assert len(await store.ended_sessions()) == 1
+            clock.advance(LIFE + timedelta(hours=2))
         await ring.close()

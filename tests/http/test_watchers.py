@@ -16,7 +16,7 @@ from eventhub.http.answers import Answer
 from eventhub.http.bodies.live import LiveEntry
 from eventhub.http.bodies.overview import Overview
 from eventhub.http.dashboard import live
-from eventhub.http.dashboard.live import Live, Watcher
+from eventhub.http.dashboard.live import MAX_WATCHERS_OF_KEY, Live, Watcher
 from eventhub.http.dashboard.overseer import Overseer
 from eventhub.http.endpoint import send_stream
 from eventhub.http.limits import DiskReserve
@@ -267,3 +267,13 @@ async def test_while_the_database_is_away_a_stream_goes_on(watched: Live, monkey
         while asked < 3:
             await anext(pieces)
     await pieces.aclose()
+
+
+async def test_a_key_has_a_limited_number_of_streams(watched: Live):
+    mine = [watched.join("key") for _ in range(MAX_WATCHERS_OF_KEY)]
+    with pytest.raises(Problem) as caught:
+        watched.join("key")
+    assert (caught.value.status, caught.value.kind) == (429, "too-many-watchers")
+    watched.join("other")
+    watched.leave(mine[0])
+    watched.join("key")

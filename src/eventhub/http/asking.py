@@ -128,6 +128,11 @@ class Ask:
         return Actor(who.name, "owner" if who is self.service.owner else "visitor", self.address)
 
     @property
+    def client(self) -> Any:
+        """Address and port of the neighbour."""
+        return self._scope.get("client")
+
+    @property
     def address(self) -> str:
         """Where the request comes from."""
         return address_of(self._scope.get("client"), self.headers)

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from eventhub.core.scopes import READ
-from eventhub.http.asking import address_of
 from eventhub.http.operations import Operation
 from eventhub.http.peer import PEER, Peer
 from eventhub.http.problems import Problem
@@ -118,7 +117,7 @@ class Gate:
         )
         if principal is None:
             if b"authorization" in headers or b"x-api-key" in headers:
-                service.refusals.note(address_of(scope.get("client"), headers), how="request")
+                service.refuse_key(scope.get("client"), headers, how="request")
             raise Problem(401, "unauthorized", FIRST_KEY if await service.keys.keyless() else NO_KEY)
         if operation.scope and not principal.scopes.allows(operation.scope):
             raise Problem(403, "forbidden", f"This key lacks the scope {operation.scope!r}.")

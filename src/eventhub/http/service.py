@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
+from typing import Any, Final
 
 from eventhub.config import Settings
 from eventhub.errors import EventNotFound
+from eventhub.http.asking import address_of
 from eventhub.http.dashboard.files import load_files
 from eventhub.http.dashboard.live import Live
 from eventhub.http.dashboard.overseer import Overseer
@@ -33,6 +36,11 @@ from eventhub.store import Store
 __all__ = ["Service"]
 
 
+REFUSED_AT_ONCE: Final = 100
+REFUSED_PER_SECOND: Final = 1.0
+"""Keys that are not good, of one address, before it is told to come later."""
+
+
 class Service:
     """One server process's parts; it opens the store when it starts and lets go of it when it stops."""
 
@@ -49,8 +57,9 @@ class Service:
         )
         self.publisher = Publisher(self.work.composer, settings.max_retries, queue=settings.work_queue)
         self.keys = KeyRing(store, secret)
-        self.sessions = Sessions(self.keys, secret)
+        self.sessions = Sessions(self.keys, secret, store)
         self.refusals = Refusals(store)
+        self._refused = TokenBuckets(REFUSED_PER_SECOND, REFUSED_AT_ONCE)
         self.owner, self.nobody = OWNER, NOBODY
         self.buckets = TokenBuckets(settings.rate_per_second, settings.rate_burst)
         self.intake = Intake(settings.max_bodies_mb)
@@ -103,6 +112,18 @@ class Service:
             if readers is not None:
                 readers.close()
         await self.store.close()
+
+    def refuse_key(self, client: Any, headers: Mapping[bytes, bytes], *, how: str) -> None:
+        """Note a key that is not good; too many from one address get 429. Good ones from there go on unhindered."""
+        self.refusals.note(address_of(client, headers), how=how)
+        wait = self._refused.take("" if client is None else str(client[0]))
+        if wait:
+            raise Problem(
+                429,
+                "too-many-refusals",
+                "Too many keys that are not good came from this address. Check the key, and try again later.",
+                retry_after=wait,
+            )
 
     async def past(self, event_id: int) -> Past:
         """An event that has left the database, as the lake has it."""

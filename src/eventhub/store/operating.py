@@ -102,6 +102,10 @@ class Operating(ABC):
     async def touch_keys(self, uses: Mapping[str, datetime]) -> None:
         """Note when keys were used last, by id; unknown ones do not matter, and no time of use moves backwards."""
 
+    @abstractmethod
+    async def end_session(self, session: str, *, ends: datetime, forget_before: datetime) -> None:
+        """Remember that a session ended before its time, and forget those whose time was over before that moment."""
+
     # ------------------------------------------------------ for the engines
 
     @abstractmethod

@@ -182,6 +182,10 @@ class Reading(ABC):
     async def any_keys(self) -> bool:
         """Whether there ever was a key, revoked ones among them."""
 
+    @abstractmethod
+    async def ended_sessions(self) -> set[str]:
+        """Sessions of browsers that ended before their time."""
+
     # --------------------------------------------------------- the database
 
     @abstractmethod

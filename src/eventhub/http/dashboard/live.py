@@ -31,6 +31,7 @@ __all__ = ["Live", "Watcher"]
 log = get_logger("eventhub.http")
 
 MOST_WATCHERS: Final = 100
+MAX_WATCHERS_OF_KEY: Final = 20
 MOST_ENTRIES: Final = 100
 """Rows of the log that are read in a round, and that wait for one watcher: the newest."""
 READ_EVERY: Final = 1.0
@@ -47,7 +48,8 @@ Welcome = Callable[[], Awaitable[bool]]
 class Watcher:
     """What waits for one connection."""
 
-    def __init__(self) -> None:
+    def __init__(self, key_id: str = "") -> None:
+        self.key_id = key_id
         self._overview: bytes | None = None
         self._entries: deque[LiveEntry] = deque(maxlen=MOST_ENTRIES)
         self._missed = 0
@@ -110,15 +112,22 @@ class Live:
     def __len__(self) -> int:
         return len(self._watchers)
 
-    def join(self) -> Watcher:
-        """One more watcher, if there is room."""
+    def join(self, key_id: str = "") -> Watcher:
+        """One more watcher, if there is room, for all and for this key."""
         if self._stopped:
             raise Problem(503, "shutting-down", "This process is shutting down.", retry_after=1)
         if len(self._watchers) >= MOST_WATCHERS:
             raise Problem(
                 503, "too-many-watchers", f"{MOST_WATCHERS} streams are open here already. Close some.", retry_after=30
             )
-        watcher = Watcher()
+        if key_id and sum(watcher.key_id == key_id for watcher in self._watchers) >= MAX_WATCHERS_OF_KEY:
+            raise Problem(
+                429,
+                "too-many-watchers",
+                f"{MAX_WATCHERS_OF_KEY} streams of this key are open here already. Close some.",
+                retry_after=30,
+            )
+        watcher = Watcher(key_id)
         self._watchers.add(watcher)
         if self._reading is None:
             self._shown = None

@@ -41,7 +41,7 @@ async def begin(ask: Ask) -> Answer:
     service = ask.service
     principal = await service.keys.verify(ask.body.key)
     if principal is None:
-        service.refusals.note(ask.address, how="session")
+        service.refuse_key(ask.client, ask.headers, how="session")
         raise Problem(401, "unauthorized", "This API key is not good. Check it, or make one: eventhub keys create.")
     with acting_as(Actor(principal.name, "key", ask.address, principal.id)):
         await service.store.record_act(Act("session.begin"))
@@ -64,7 +64,11 @@ async def show(ask: Ask) -> Answer:
 
 
 async def end(ask: Ask) -> Answer:
-    """Takes the cookie away; the key lives on."""
+    """Ends the session, whoever has its cookie; the key lives on."""
+    principal = await ask.service.sessions.sign_out(ask.headers)
+    if principal is not None:
+        with acting_as(Actor(principal.name, "key", ask.address, principal.id)):
+            await ask.service.store.record_act(Act("session.end"))
     cookie = ask.service.sessions.end(secure=_is_secure(ask))
     return empty(headers=(*NO_STORE, (b"set-cookie", cookie)))
 
@@ -87,7 +91,7 @@ OPERATIONS: Final = (
         body=NewSession,
         limit=SESSION,
         answers={204: None},
-        problems=(401, 503),
+        problems=(401, 429, 503),
         example=Example(body={"key": "eh_2bX9dLq0aZ7p_Jm4tWc8RvKx1YhNq6bTzAe3GfUs5PoDi"}),
     ),
     Operation(

@@ -30,7 +30,7 @@ async def overview(ask: Ask) -> Answer:
 async def live(ask: Ask) -> Answer:
     """The overview and the log as they go on."""
     service = ask.service
-    watcher = service.live.join()
+    watcher = service.live.join(ask.principal.id)
     return Answer(
         200,
         content_type=b"text/event-stream",

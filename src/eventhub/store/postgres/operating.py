@@ -125,3 +125,7 @@ class PostgresOperating(Remembering):
 
     async def touch_keys(self, uses: Mapping[str, datetime]) -> None:
         await self._read(SQL.touch_keys, list(uses), list(uses.values()))
+
+    async def end_session(self, session: str, *, ends: datetime, forget_before: datetime) -> None:
+        await self._read(SQL.forget_sessions, forget_before)
+        await self._read(SQL.end_session, session, ends)

@@ -127,3 +127,11 @@ class SqliteOperating(Store):
 
         await self.open()
         await self._write(work)
+
+    async def end_session(self, session: str, *, ends: datetime, forget_before: datetime) -> None:
+        def work(connection: apsw.Connection, _: int) -> None:
+            connection.execute(SQL.forget_sessions, {"before": micros(forget_before)})
+            connection.execute(SQL.end_session, {"id": session, "ends": micros(ends)})
+
+        await self.open()
+        await self._write(work)

@@ -183,6 +183,9 @@ class SqliteReading(Store):
     async def any_keys(self) -> bool:
         return bool(await self._read(SQL.any_keys))
 
+    async def ended_sessions(self) -> set[str]:
+        return {row[0] for row in await self._read(SQL.ended_sessions)}
+
     # --------------------------------------------------------- the database
 
     async def check(self) -> None:

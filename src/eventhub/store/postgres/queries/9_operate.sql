@@ -108,3 +108,13 @@ UPDATE eventhub.api_keys k SET last_used_at = greatest(k.last_used_at, h.used)
 FROM (SELECT a.id, u.used FROM unnest($1::text[], $2::timestamptz[]) AS u(id, used)
       JOIN eventhub.api_keys a ON a.id = u.id ORDER BY a.id FOR UPDATE OF a) h
 WHERE k.id = h.id;
+
+-- name: forget_sessions
+-- Those that would have ended by themselves by now.
+DELETE FROM eventhub.ended_sessions WHERE ends_at < $1;
+
+-- name: end_session
+INSERT INTO eventhub.ended_sessions (id, ends_at) VALUES ($1, $2) ON CONFLICT DO NOTHING;
+
+-- name: ended_sessions
+SELECT id FROM eventhub.ended_sessions;

@@ -98,3 +98,13 @@ RETURNING id;
 -- name: touch_keys
 -- The time of use only moves forward.
 UPDATE eventhub_api_keys SET last_used_at = max(coalesce(last_used_at, ?2), ?2) WHERE id = ?1;
+
+-- name: forget_sessions
+-- Those that would have ended by themselves by now.
+DELETE FROM eventhub_ended_sessions WHERE ends_at < :before;
+
+-- name: end_session
+INSERT INTO eventhub_ended_sessions (id, ends_at) VALUES (:id, :ends) ON CONFLICT DO NOTHING;
+
+-- name: ended_sessions
+SELECT id FROM eventhub_ended_sessions;
