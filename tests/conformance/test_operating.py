@@ -159,6 +159,7 @@ async def test_workers_are_told_with_what_they_did_and_hold(store: Store) -> Non
     await take(store, 1, worker="unseen", now=at(7), queue="other")
     assert await store.workers(QUEUE, now=at(10)) == [
         WorkerSeen(
+            queue=QUEUE,
             name="busy",
             first_seen=START,
             last_seen=at(5),
@@ -167,10 +168,23 @@ async def test_workers_are_told_with_what_they_did_and_hold(store: Store) -> Non
             open_claims=2,
             lease_expires_at=at(66),
         ),
-        WorkerSeen(name="idle", first_seen=START, last_seen=START, last_action="POLLED", silent=seconds(10)),
-        WorkerSeen(name="unseen", open_claims=1, lease_expires_at=at(67)),
+        WorkerSeen(
+            queue=QUEUE, name="idle", first_seen=START, last_seen=START, last_action="POLLED", silent=seconds(10)
+        ),
+        WorkerSeen(queue=QUEUE, name="unseen", open_claims=1, lease_expires_at=at(67)),
     ]
     assert [worker.name for worker in await store.workers("other")] == ["x", "unseen"]
+    both = await store.workers(QUEUE, "other")
+    assert {(worker.queue, worker.name, worker.open_claims) for worker in both} == {
+        (QUEUE, "busy", 2),
+        (QUEUE, "idle", 0),
+        (QUEUE, "unseen", 1),
+        ("other", "x", 0),
+        ("other", "unseen", 1),
+    }
+    assert await store.count_workers(QUEUE, "other") == 5
+    await store.see_workers([seen("dispatcher", queue="hub"), seen("fanout", queue="#fanout")], now=START)
+    assert await store.queues_of_workers() == sorted([QUEUE, "other"])
     assert await store.workers("nobody") == []
 
 

@@ -53,7 +53,10 @@ STATEMENTS: dict[str, tuple[Any, set[str]]] = {
     "claim_messages": ({"route": 1, "limit": 10}, {"eventhub_deliveries_ready", "PRIMARY KEY"}),
     "markers": ({"payload": True, "limit": 10}, {"PRIMARY KEY"}),
     "claim_ids": ({"ids": carray(*THREE)}, {"PRIMARY KEY"}),
-    "lease": ({"ids": carray(*THREE), "worker": "w", "due": 1, "max_attempts": None}, {"PRIMARY KEY"}),
+    "lease": (
+        {"ids": carray(*THREE), "worker": "w", "claimed_by": None, "due": 1, "max_attempts": None},
+        {"PRIMARY KEY"},
+    ),
     "log_picked": ({"ids": carray(*THREE), "now": 1}, {"PRIMARY KEY"}),
     "extend": ((777, 1, 1), {"PRIMARY KEY"}),
     "standing": ({"ids": carray(*THREE)}, {"PRIMARY KEY"}),

@@ -234,6 +234,7 @@ class Orphans(Answer, kw_only=True, frozen=True):
 class WorkerSeen(Answer, kw_only=True, frozen=True):
     """A worker that the hub has heard of."""
 
+    queue: str
     worker_id: str
     first_seen: datetime | None
     last_seen: datetime | None

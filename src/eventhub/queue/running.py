@@ -24,6 +24,7 @@ from eventhub.queue.jobs import Appetite, Job, Jobs
 from eventhub.queue.numbers import Numbers
 from eventhub.queue.passes import Passes, to_record
 from eventhub.queue.patience import LASTING, Patience
+from eventhub.queue.presence import Presence
 from eventhub.queue.unmatched import Unmatched
 from eventhub.store.claims import Claim
 from eventhub.store.completions import CompletedTogether
@@ -77,6 +78,7 @@ class Run:
             retry_after=queue.retry_after,
             max_attempts=queue.max_attempts,
         )
+        self._presence = Presence(queue)
         self._stopping = asyncio.Event()
         self._hurry = asyncio.Event()
 
@@ -90,12 +92,14 @@ class Run:
         runners = [asyncio.create_task(self._work(), name="eventhub-runner") for _ in range(self._settings.concurrency)]
         settler = asyncio.create_task(self._settle(), name="eventhub-settler")
         keeper = asyncio.create_task(self._keep(), name="eventhub-keeper")
+        presence = asyncio.create_task(self._presence.run(), name="eventhub-presence")
         everyone = [*claimers, settler, keeper, *runners]
         stopped = asyncio.create_task(self._stopping.wait(), name="eventhub-stopped")
         try:
             await asyncio.wait([*everyone, stopped], return_when=asyncio.FIRST_COMPLETED)
         finally:
             stopped.cancel()
+            presence.cancel()
             ending = asyncio.create_task(self._wind_down(claimers, runners, settler, keeper))
             try:
                 await asyncio.shield(ending)
@@ -141,6 +145,7 @@ class Run:
         for task in (settler, keeper):
             task.cancel()
         await asyncio.wait({settler, keeper}, timeout=1.0)
+        await self._presence.leave()
 
     async def _until(self, awaited: asyncio.Future[Any], deadline: float) -> None:
         """Wait until it is done, the deadline is over, or a hurry; cancel what is not done by then."""

@@ -10,6 +10,7 @@ from typing import Any, Final, Self
 from msgspec.structs import replace
 
 from eventhub.core.events import DeadEvent, LogEntry, QueuedEvent
+from eventhub.core.matching import RESERVED
 from eventhub.store.values import ApiKey, Current, DeadPage, EventFilter, Orphan, QueueStats, WorkerSeen
 
 __all__ = ["Reading", "floors"]
@@ -76,12 +77,19 @@ class Reading(ABC):
         """How many orphans there are, counting no more than ``limit`` of them."""
 
     @abstractmethod
-    async def workers(self, queue: str, *, limit: int | None = None, now: datetime | None = None) -> list[WorkerSeen]:
-        """Everyone who was seen in a queue or holds claims in it: last seen first, those never seen at the end."""
+    async def workers(self, *queues: str, limit: int | None = None, now: datetime | None = None) -> list[WorkerSeen]:
+        """Everyone who was seen in these queues or holds claims there: last seen first, those never seen at the end."""
 
     @abstractmethod
-    async def count_workers(self, queue: str) -> int:
+    async def count_workers(self, *queues: str) -> int:
         """How many ``workers`` lists when it has no limit."""
+
+    async def queues_of_workers(self) -> list[str]:
+        """Every queue in which a worker was seen; dispatchers and roles of the hub are no workers."""
+        return [name for name in await self._queues_of_workers() if name != RESERVED and not name.startswith("#")]
+
+    @abstractmethod
+    async def _queues_of_workers(self) -> list[str]: ...
 
     # ----------------------------------------------------------- the events
 

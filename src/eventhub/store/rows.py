@@ -215,9 +215,10 @@ def to_orphan(row: Sequence[Any], time: Callable[[Any], datetime]) -> Orphan:
 
 
 def to_worker(row: Sequence[Any], time: Callable[[Any], datetime]) -> WorkerSeen:
-    name, first_seen, last_seen, last_action, open_claims, lease_ends, now = row
+    queue, name, first_seen, last_seen, last_action, open_claims, lease_ends, now = row
     seen = _maybe(last_seen, time)
     return WorkerSeen(
+        queue=queue,
         name=name,
         first_seen=_maybe(first_seen, time),
         last_seen=seen,

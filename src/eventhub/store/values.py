@@ -263,6 +263,7 @@ class WorkerSeen(msgspec.Struct, frozen=True, kw_only=True):
     of the database; ``lease_expires_at`` is when the first of its claims ends.
     """
 
+    queue: str
     name: str
     first_seen: datetime | None = None
     last_seen: datetime | None = None

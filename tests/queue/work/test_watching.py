@@ -78,7 +78,13 @@ async def test_every_worker_is_listed_with_its_last_action_and_open_claims(work:
     first, second = await publish(work, count=2)
     await work.take(ME, "email", limit=2)
     assert await worker(work) == WorkerState(
-        name=ME, first_seen=started_at, last_seen=started_at, last_action="PICKED", open_claims=2, stale=False
+        queue=work.name,
+        name=ME,
+        first_seen=started_at,
+        last_seen=started_at,
+        last_action="PICKED",
+        open_claims=2,
+        stale=False,
     )
     last_actions = []
     for step, number in (

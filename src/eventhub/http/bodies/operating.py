@@ -37,6 +37,7 @@ class OrphanList(Answered):
 
 
 class WorkerBody(Answered):
+    queue: str
     worker_id: str
     first_seen: datetime | None
     last_seen: datetime | None

@@ -65,9 +65,10 @@ async def orphans(ask: Ask) -> Answer:
 
 async def workers(ask: Ask) -> Answer:
     """Every worker that is remembered."""
-    found = await ask.service.work.workers(limit=ask.query.limit)
+    found = await ask.service.work.workers(limit=ask.query.limit, everywhere=True)
     listed = [
         WorkerBody(
+            queue=worker.queue,
             worker_id=worker.name,
             first_seen=worker.first_seen,
             last_seen=worker.last_seen,
@@ -79,7 +80,7 @@ async def workers(ask: Ask) -> Answer:
     ]
     total = len(listed)
     if total == ask.query.limit:
-        total = max(total, await ask.service.work.count_workers())
+        total = max(total, await ask.service.work.count_workers(everywhere=True))
     return document(WorkerList(workers=listed, total=total))
 
 

@@ -61,6 +61,7 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True):
 class WorkerState(msgspec.Struct, frozen=True, kw_only=True):
     """A worker as the hub knows it; ``stale`` as ``WorkQueue.workers`` says."""
 
+    queue: str
     name: str
     first_seen: datetime | None
     last_seen: datetime | None

@@ -319,13 +319,18 @@ class WorkQueue:
         quiet = as_duration("silent", silent, zero=True)
         return await self.store.count_orphans(self.name, silent=quiet, limit=MANY_ORPHANS, now=self.now())
 
-    async def count_workers(self) -> int:
+    async def count_workers(self, *, everywhere: bool = False) -> int:
         """How many ``workers`` lists when it has no limit."""
-        await self._sightings.write()
-        return await self.store.count_workers(self.name)
+        return await self.store.count_workers(*await self._queues(everywhere=everywhere))
 
-    async def workers(self, *, limit: int | None = None) -> list[WorkerState]:
+    async def _queues(self, *, everywhere: bool) -> set[str]:
+        await self._sightings.write()
+        return {self.name, *(await self.store.queues_of_workers() if everywhere else ())}
+
+    async def workers(self, *, limit: int | None = None, everywhere: bool = False) -> list[WorkerState]:
         """Every worker that is remembered or holds a claim, last seen first, and whether it seems to be gone.
+
+        ``everywhere`` lists those of other queues, too, such as managers.
 
         A worker is stale when it holds a claim and
 
@@ -334,12 +339,12 @@ class WorkQueue:
           long: who sends heartbeats is there, though they leave no log row, or
         - it was not seen for five minutes, or never.
         """
-        await self._sightings.write()
-        seen = await self.store.workers(self.name, limit=limit, now=self.now())
+        seen = await self.store.workers(*await self._queues(everywhere=everywhere), limit=limit, now=self.now())
         now = self.now() or await self.store.now()
         left_alone = {orphan.worker for orphan in await self.orphans(limit=MANY_ORPHANS)}
         return [
             WorkerState(
+                queue=worker.queue,
                 name=worker.name,
                 first_seen=worker.first_seen,
                 last_seen=worker.last_seen,

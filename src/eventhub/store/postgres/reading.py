@@ -89,12 +89,15 @@ class PostgresReading(Remembering):
         ((count,),) = await self._read(SQL.count_orphans, queue, silent, limit, now)
         return int(count)
 
-    async def workers(self, queue: str, *, limit: int | None = None, now: datetime | None = None) -> list[WorkerSeen]:
-        return [to_worker(row, same) for row in await self._read(SQL.workers, queue, now, limit)]
+    async def workers(self, *queues: str, limit: int | None = None, now: datetime | None = None) -> list[WorkerSeen]:
+        return [to_worker(row, same) for row in await self._read(SQL.workers, list(queues), now, limit)]
 
-    async def count_workers(self, queue: str) -> int:
-        ((count,),) = await self._read(SQL.count_workers, queue)
+    async def count_workers(self, *queues: str) -> int:
+        ((count,),) = await self._read(SQL.count_workers, list(queues))
         return int(count)
+
+    async def _queues_of_workers(self) -> list[str]:
+        return [row[0] for row in await self._read(SQL.queues_of_workers)]
 
     # ----------------------------------------------------------- the events
 

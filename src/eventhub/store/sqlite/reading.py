@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
@@ -99,13 +100,16 @@ class SqliteReading(Store):
         ((count,),) = await self._read(SQL.count_orphans, queue=queue, before=before, limit=limit)
         return int(count)
 
-    async def workers(self, queue: str, *, limit: int | None = None, now: datetime | None = None) -> list[WorkerSeen]:
-        rows = await self._read(SQL.workers, queue=queue, now=clock(now), limit=limit)
+    async def workers(self, *queues: str, limit: int | None = None, now: datetime | None = None) -> list[WorkerSeen]:
+        rows = await self._read(SQL.workers, queues=json.dumps(queues), now=clock(now), limit=limit)
         return [to_worker(row, from_micros) for row in rows]
 
-    async def count_workers(self, queue: str) -> int:
-        ((count,),) = await self._read(SQL.count_workers, queue=queue)
+    async def count_workers(self, *queues: str) -> int:
+        ((count,),) = await self._read(SQL.count_workers, queues=json.dumps(queues))
         return int(count)
+
+    async def _queues_of_workers(self) -> list[str]:
+        return [row[0] for row in await self._read(SQL.queues_of_workers)]
 
     # ----------------------------------------------------------- the events
 

@@ -40,6 +40,7 @@ function drawWorkers(place, { workers, total }) {
     ["Last seen", (one) => ago(one.last_seen), "tight"],
     ["Last action", (one) => one.last_action && badge(one.last_action.toUpperCase(), one.last_action.toLowerCase()), "tight"],
     ["First seen", (one) => ago(one.first_seen), "tight"],
+    ["Queue", (one) => said(one.queue)],
   ], sorted).element,
   total > workers.length && h("p", { class: "soft more" }, `${plural(workers.length, "worker")} of ${count(total)} are shown.`));
 }

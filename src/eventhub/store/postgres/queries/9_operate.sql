@@ -52,22 +52,28 @@ SET first_seen = least(known.first_seen, excluded.first_seen),
     last_action = CASE WHEN excluded.last_seen < known.last_seen THEN known.last_action ELSE excluded.last_action END;
 
 -- name: workers
--- Everyone who was seen in the queue, and everyone who holds something in it now.
-SELECT coalesce(w.name, h.name), w.first_seen, w.last_seen, w.last_action, coalesce(h.claims, 0), h.lease_ends,
-       coalesce($2, now())
-FROM (SELECT * FROM eventhub.workers WHERE queue = $1) w
-FULL JOIN (SELECT d.worker AS name, count(*) AS claims, min(d.due) AS lease_ends FROM eventhub.deliveries d
-           WHERE d.state = 1 AND d.worker IS NOT NULL
-             AND d.route = ANY (ARRAY (SELECT r.id FROM eventhub.routes r WHERE r.queue = $1))
-           GROUP BY d.worker) h ON h.name = w.name
+-- Everyone who was seen in a queue, and everyone who holds something in it now.
+SELECT coalesce(w.queue, h.queue), coalesce(w.name, h.name), w.first_seen, w.last_seen, w.last_action,
+       coalesce(h.claims, 0), h.lease_ends, coalesce($2, now())
+FROM (SELECT * FROM eventhub.workers WHERE queue = ANY ($1::text[])) w
+FULL JOIN (SELECT r.queue, d.worker AS name, count(*) AS claims, min(d.due) AS lease_ends
+           FROM eventhub.deliveries d JOIN eventhub.routes r ON r.id = d.route
+           WHERE d.state = 1 AND d.worker IS NOT NULL AND r.queue = ANY ($1::text[])
+           GROUP BY r.queue, d.worker) h ON h.queue = w.queue AND h.name = w.name
 ORDER BY w.last_seen DESC NULLS LAST, 1 LIMIT $3;
 
 -- name: count_workers
 SELECT count(*) FROM (
-  SELECT name FROM eventhub.workers WHERE queue = $1
-  UNION SELECT d.worker FROM eventhub.deliveries d
-  WHERE d.state = 1 AND d.worker IS NOT NULL
-    AND d.route = ANY (ARRAY (SELECT r.id FROM eventhub.routes r WHERE r.queue = $1))) w;
+  SELECT queue, name FROM eventhub.workers WHERE queue = ANY ($1::text[])
+  UNION SELECT r.queue, d.worker FROM eventhub.deliveries d JOIN eventhub.routes r ON r.id = d.route
+  WHERE d.state = 1 AND d.worker IS NOT NULL AND r.queue = ANY ($1::text[])) w;
+
+-- name: queues_of_workers
+-- Each queue is looked up behind the one before, so that many workers of one cost nothing.
+WITH RECURSIVE q AS (
+  SELECT min(queue) AS queue FROM eventhub.workers
+  UNION ALL SELECT (SELECT min(w.queue) FROM eventhub.workers w WHERE w.queue > q.queue) FROM q WHERE q.queue IS NOT NULL)
+SELECT queue FROM q WHERE queue IS NOT NULL;
 
 -- name: forget_workers
 -- Names come from clients, so there is no end of them: who was not seen for long and holds nothing is forgotten.

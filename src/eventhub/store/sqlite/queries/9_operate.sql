@@ -44,22 +44,30 @@ SET first_seen = min(known.first_seen, excluded.first_seen),
     last_action = CASE WHEN excluded.last_seen < known.last_seen THEN known.last_action ELSE excluded.last_action END;
 
 -- name: workers
--- Everyone who was seen in the queue, and everyone who holds something in it now.
-SELECT coalesce(w.name, h.name), w.first_seen, w.last_seen, w.last_action, coalesce(h.claims, 0), h.lease_ends, :now
-FROM (SELECT * FROM eventhub_workers WHERE queue = :queue) w
-FULL JOIN (SELECT d.worker AS name, count(*) AS claims, min(d.due) AS lease_ends
+-- Everyone who was seen in a queue, and everyone who holds something in it now.
+SELECT coalesce(w.queue, h.queue), coalesce(w.name, h.name), w.first_seen, w.last_seen, w.last_action,
+       coalesce(h.claims, 0), h.lease_ends, :now
+FROM (SELECT * FROM eventhub_workers WHERE queue IN (SELECT value FROM json_each(:queues))) w
+FULL JOIN (SELECT r.queue, d.worker AS name, count(*) AS claims, min(d.due) AS lease_ends
            FROM eventhub_deliveries d INDEXED BY eventhub_deliveries_leased
-           WHERE d.state = 1 AND d.worker IS NOT NULL
-             AND d.route IN (SELECT r.id FROM eventhub_routes r WHERE r.queue = :queue)
-           GROUP BY d.worker) h ON h.name = w.name
+           CROSS JOIN eventhub_routes r ON r.id = d.route
+           WHERE d.state = 1 AND d.worker IS NOT NULL AND r.queue IN (SELECT value FROM json_each(:queues))
+           GROUP BY r.queue, d.worker) h ON h.queue = w.queue AND h.name = w.name
 ORDER BY w.last_seen DESC NULLS LAST, 1 LIMIT coalesce(:limit, -1);
 
 -- name: count_workers
 SELECT count(*) FROM (
-  SELECT name FROM eventhub_workers WHERE queue = :queue
-  UNION SELECT d.worker FROM eventhub_deliveries d INDEXED BY eventhub_deliveries_leased
-  WHERE d.state = 1 AND d.worker IS NOT NULL
-    AND d.route IN (SELECT r.id FROM eventhub_routes r WHERE r.queue = :queue));
+  SELECT queue, name FROM eventhub_workers WHERE queue IN (SELECT value FROM json_each(:queues))
+  UNION SELECT r.queue, d.worker FROM eventhub_deliveries d INDEXED BY eventhub_deliveries_leased
+  CROSS JOIN eventhub_routes r ON r.id = d.route
+  WHERE d.state = 1 AND d.worker IS NOT NULL AND r.queue IN (SELECT value FROM json_each(:queues)));
+
+-- name: queues_of_workers
+-- Each queue is looked up behind the one before, so that many workers of one cost nothing.
+WITH RECURSIVE q (queue) AS (
+  SELECT min(queue) FROM eventhub_workers
+  UNION ALL SELECT (SELECT min(w.queue) FROM eventhub_workers w WHERE w.queue > q.queue) FROM q WHERE q.queue IS NOT NULL)
+SELECT queue FROM q WHERE queue IS NOT NULL;
 
 -- name: forget_workers
 -- Names come from clients, so there is no end of them: who was not seen for long and holds nothing is forgotten.
