@@ -14,9 +14,11 @@ from eventhub.errors import StoreReadOnly, StoreUnavailable
 from eventhub.store import Store, open_store
 from eventhub.store.claims import Claim
 from eventhub.store.messages import FannedOut
+from eventhub.store.postgres import PostgresStore
 from eventhub.store.values import NewEvent, Report, Route
 from eventhub.testing.postgres_cluster import PostgresCluster
 from eventhub.testing.postgres_standby import PostgresStandby, failover_url, wait_for_standby
+from eventhub.testing.torture.proxy import Proxy
 from tests.conformance.hub_support import MINUTE, broadcast, plan, subscriber
 from tests.conformance.hub_support import claim as claim_messages
 
@@ -216,6 +218,96 @@ async def test_changes_of_subscribers_in_the_lost_tail_are_forgotten(pair: Pair,
     await insist(lambda: subscriber(store))
     await broadcast(store, "1")
     assert (await store.fan_out(way)).stale
+
+
+class Both(Pair):
+    """Both servers run; a proxy leads new connections to one of them, as a virtual address does."""
+
+    def __init__(self, primary: PostgresCluster, standby: PostgresStandby, proxy: Proxy) -> None:
+        super().__init__(primary, standby)
+        self.proxy = proxy
+        self.url = failover_url(primary, database="hub").replace(str(primary.port), str(proxy.port))
+
+    def promote(self) -> None:
+        self.lose_the_tail()
+        self.standby.promote()
+
+    def lead_to(self, cluster: PostgresCluster) -> None:
+        assert cluster.port is not None
+        self.proxy.lead_to(cluster.port)
+
+
+@pytest.fixture
+async def both(pair: Pair) -> AsyncIterator[Both]:
+    assert pair.primary.port is not None
+    async with Proxy(pair.primary.port) as proxy:
+        yield Both(pair.primary, pair.standby, proxy)
+
+
+async def test_a_former_primary_is_refused(both: Both) -> None:
+    """It still runs, and whoever comes to it by mistake is told so; nothing is acknowledged there."""
+    async with open_store(both.url) as store:
+        await publish(store, event())
+        await asyncio.to_thread(both.promote)
+        both.lead_to(both.standby)
+        both.proxy.reset()
+        (second,) = await publish(store, event())
+        both.lead_to(both.primary)
+        both.proxy.reset()
+        async with asyncio.timeout(PATIENCE):
+            while True:
+                with pytest.raises(StoreUnavailable) as refused:
+                    await store.publish([event()])
+                if "has seen a later one (2)" in str(refused.value):
+                    break
+        both.lead_to(both.standby)
+        (third,) = await publish(store, event())
+        assert [one.held.id for one in await take(store)][1:] == [second, third]
+
+
+async def test_connections_that_are_open_to_the_former_primary_are_not_used(both: Both) -> None:
+    """The first new connection finds the new one; from then on nothing goes the old way."""
+    async with open_store(both.url) as store:
+        assert isinstance(store, PostgresStore)
+        await publish(store, event())
+        await asyncio.to_thread(both.promote)
+        both.lead_to(both.standby)
+        old = await publish(store, event())  # nobody can know yet
+        gate = asyncio.Event()
+
+        async def hold() -> None:
+            async with store._transaction():
+                await gate.wait()
+
+        holders = [asyncio.create_task(hold()) for _ in range(4)]  # more than are open
+        async with asyncio.timeout(PATIENCE):
+            while store.incarnation_met.number == 1:  # noqa: ASYNC110 - it is met by one of them
+                await asyncio.sleep(0)
+        gate.set()
+        over = await asyncio.gather(*holders, return_exceptions=True)
+        assert any(isinstance(error, StoreUnavailable) for error in over), "what was under way there is in doubt"
+        new = [number for _ in range(20) for number in await publish(store, event())]
+        assert min(new) > old[0] + 1_000_000
+        there = both.standby.execute("SELECT count(*) FROM eventhub.events WHERE id > 1000000", database="hub")
+        assert int(there) == len(new)
+        assert both.primary.execute("SELECT count(*) FROM eventhub.events", database="hub") == "2"
+
+
+async def test_a_standby_can_be_read_and_is_not_written_when_it_is_promoted(pair: Pair, store: Store) -> None:
+    """Its connections are made for reading: what it becomes they have not looked at."""
+    await publish(store, event())
+    pair.standby.catch_up()
+    async with open_store(failover_url(pair.standby, database="hub")) as reader:
+        assert await reader.last_event() == 1
+        assert reader.incarnation_met.standby
+        with pytest.raises(StoreReadOnly):
+            await reader.publish([event()])
+        pair.lose_the_tail()
+        lost = await publish(store, event())
+        pair.fail_over()
+        (new,) = await publish(reader, event())
+        assert new > lost[0] + 1_000_000
+        assert (await reader.incarnation()).number == 2
 
 
 async def test_the_log_says_what_happened(pair: Pair, store: Store, caplog: pytest.LogCaptureFixture) -> None:

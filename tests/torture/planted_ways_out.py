@@ -188,7 +188,7 @@ def alter_messages() -> None:
 def number_copies_anew(put: Callable[[Any, str, Any], Any] = put) -> None:
     """The lake does not know which copies it has, as when they are Spark's batches and the checkpoint is lost."""
     from eventhub.lake.tables import LakeTable
-    from eventhub.pipeline import extraction
+    from eventhub.pipeline import extraction, running
 
     replace = LakeTable.replace
 
@@ -199,6 +199,7 @@ def number_copies_anew(put: Callable[[Any, str, Any], Any] = put) -> None:
         return replace(self, *arguments, source=f"{source}/{uuid4().hex}", **rest)
 
     put(extraction, "check_agreement", agreed)
+    put(running, "check_agreement", agreed)
     put(LakeTable, "last_number", lambda self, source: 0)
     put(LakeTable, "replace", replaced)
 

@@ -88,7 +88,7 @@ FAILOVER = Cast(
     events=400,
     fails_over=True,
 )
-CASTS = (WORK, LATE, HELD, FAILURES, LEASES, PUBLISHERS, ENDINGS, WEBHOOKS, LONG, KEYS, BROADCASTS, LONE, FAILOVER)
+CASTS = (WORK, LATE, HELD, FAILURES, LEASES, PUBLISHERS, ENDINGS, WEBHOOKS, LONG, KEYS, BROADCASTS, LONE)
 
 BUGS: dict[Callable[[], None], tuple[Cast, set[int]]] = {
     # the bug: who shows it, and the invariants that may find it
@@ -200,6 +200,17 @@ async def test_without_a_bug_nothing_is_found(perform, nursery: Nursery, say) ->
         assert result.verdict.clean, "\n".join([result.name, *result.verdict.examples])
         assert result.verdict.figures["acknowledged"] > 10
     assert nursery.errors() == ""
+
+
+@pytest.mark.alone
+@pytest.mark.timeout(120)
+async def test_a_failover_that_loses_the_last_commits_is_outlasted(perform, say) -> None:
+    """Nothing is found; its processes say that the database is another incarnation."""
+    (result,) = await perform({"clean_failover": (FAILOVER, None)})
+    say(f"{result.name}: {result.verdict.figures}")
+    assert result.verdict.clean, "\n".join(result.verdict.examples)
+    assert result.verdict.figures["acknowledged"] > 200
+    assert result.verdict.figures["fault: failover-with-loss"] == 1
 
 
 def test_a_hub_that_does_not_sync_is_found(tmp_path: Path) -> None:

@@ -53,6 +53,10 @@ class Proxy:
         port: int = self._server.sockets[0].getsockname()[1]
         return port
 
+    def lead_to(self, port: int) -> None:
+        """Where new connections go; those that are open stay."""
+        self._target = (self._target[0], port)
+
     def cut(self, marker: bytes) -> None:
         self._marker = marker
 
