@@ -11,7 +11,8 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_rows_are_numbered_and_each_is_proved_by_something():
-    assert [fault.number for fault in FAULTS] == list(range(1, 26))
+    numbers = [fault.number for fault in FAULTS]
+    assert numbers == sorted(set(numbers))
     assert [fault.number for fault in FAULTS if not fault.soak and not fault.tests] == []
 
 

@@ -220,6 +220,21 @@ FAULTS: Final = (
         expected="a new incarnation: no id or webhook-id again, the lake is compared and goes on, the log says so",
         tests=("tests/conformance/test_restored.py", "tests/pipeline/test_incarnations.py"),
     ),
+    Fault(
+        number=29,
+        words="an SQLite file that is moved, deleted, replaced or made read-only while it is open",
+        expected="nothing is acknowledged any more, in words; work goes on once the file is back, or after a restart "
+        "with what is in its place",
+        where="sqlite",
+        tests=("tests/conformance/test_moved_sqlite.py", "tests/torture/test_moved.py"),
+    ),
+    Fault(
+        number=30,
+        words="a disk without room for the -shm file, the log or another file",
+        expected="the call fails in words, and the next one goes through once there is room",
+        where="sqlite",
+        tests=("tests/conformance/test_bad_sqlite.py",),
+    ),
 )
 
 
