@@ -122,6 +122,45 @@ async def test_a_transaction_that_failed_is_over_when_the_next_comes(lent: Lendi
     assert await lent.fetch("SELECT to_regclass('left_behind')") == [(None,)]
 
 
+@pytest.mark.parametrize("way", ["kept at hand", "given back to the pool", "cut in its rollback"])
+async def test_a_transaction_that_was_left_open_is_over_when_the_next_comes(
+    lent: Lending, pool: asyncpg.Pool[asyncpg.Record], postgres_url: str, way: str
+) -> None:
+    """What the next one writes would never be committed."""
+    asyncio.get_running_loop().set_exception_handler(lambda *_: None)  # the driver says it, too
+    if way == "kept at hand":
+        async with lent.connection() as connection:
+            await connection.execute("BEGIN")
+    elif way == "given back to the pool":
+        borrowed = await pool.acquire()
+        await borrowed.execute("BEGIN")
+        await pool.release(borrowed)
+    else:
+        await cut_in_its_rollback(lent)
+    await lent.fetch("CREATE TABLE written_next (id integer)")
+    other = await asyncpg.connect(postgres_url)
+    assert await other.fetchval("SELECT to_regclass('written_next') IS NOT NULL")
+    await other.close()
+
+
+async def cut_in_its_rollback(lent: Lending) -> None:
+    """Cancelled while a statement runs, and again while its cancellation is awaited, before the rollback is sent."""
+
+    async def work() -> None:
+        async with lent.connection() as connection, connection.transaction():
+            begun.set()
+            await connection.execute("SELECT pg_sleep(60)")
+
+    begun = asyncio.Event()
+    working = asyncio.create_task(work())
+    await begun.wait()
+    for _ in range(3):
+        await asyncio.sleep(0)
+        working.cancel()
+    await asyncio.gather(working, return_exceptions=True)
+    assert working.cancelled()
+
+
 async def test_closing_waits_for_who_is_at_work_and_ends_them_all(
     lent: Lending, pool: asyncpg.Pool[asyncpg.Record]
 ) -> None:

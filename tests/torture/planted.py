@@ -5,6 +5,7 @@ run meets it: the bug is the same without the wait, only rarer.
 """
 
 import asyncio
+import itertools
 import time
 from collections.abc import Sequence
 from datetime import datetime
@@ -20,7 +21,7 @@ from eventhub.queue.passes import Passes
 from eventhub.store import Store
 from eventhub.store.incarnations import Incarnation
 from eventhub.store.postgres import publishing as postgres_publishing
-from eventhub.store.postgres.memory import Incarnations
+from eventhub.store.postgres.memory import HubConnection, Incarnations
 from eventhub.store.sqlite import SqliteStore, engine, settling, thread
 from eventhub.store.sqlite import publishing as sqlite_publishing
 from eventhub.store.sqlite.files import DatabaseFiles
@@ -70,6 +71,25 @@ def acknowledge_before_commit() -> None:
     put(ConnectionThread, "_transact", transacted)
     put(ConnectionThread, "_deliver", delivered)
     put(thread, "QUICK_SECONDS", 0.0)  # nothing is done in place, where answers are not delivered
+
+
+def hand_on_open_transactions() -> None:
+    """A connection is used again as it is, in a transaction that somebody was cut off from."""
+    execute = HubConnection.execute
+    left = itertools.count(1)
+
+    async def executed(self: Any, query: str, *arguments: Any, **options: Any) -> str:
+        status = await execute(self, query, *arguments, **options)
+        if query == "COMMIT;" and next(left) % 5 == 0:
+            await execute(self, "BEGIN")
+        return status
+
+    async def kept(self: Any) -> None:
+        self._top_xact = None
+
+    put(HubConnection, "execute", executed)
+    put(HubConnection, "_reset", kept)
+    put(HubConnection, "is_in_transaction", lambda _: False)
 
 
 def ignore_idempotency_keys() -> None:

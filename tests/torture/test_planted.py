@@ -62,6 +62,10 @@ LONG = Cast(
     slots={"publisher-a": BATCHES | {"way": "hub"}, "receiver-a": {"evil": False}, "server-a": HUB}, events=1500
 )
 """So long that what is late for its lease comes while everybody is still there."""
+CUT_OFF = Cast(
+    slots={"publisher-a": BATCHES, "worker-a": STEADY}, killed="publisher", harms=10, events=0, engine="postgres"
+)
+"""The same where connections are shared out."""
 KEYS = Cast(
     slots={
         **{f"worker-{name}": QUICK for name in "abc"},
@@ -88,11 +92,12 @@ FAILOVER = Cast(
     events=400,
     fails_over=True,
 )
-CASTS = (WORK, LATE, HELD, FAILURES, LEASES, PUBLISHERS, ENDINGS, WEBHOOKS, LONG, KEYS, BROADCASTS, LONE)
+CASTS = (WORK, LATE, HELD, FAILURES, LEASES, PUBLISHERS, ENDINGS, WEBHOOKS, LONG, KEYS, CUT_OFF, BROADCASTS, LONE)
 
 BUGS: dict[Callable[[], None], tuple[Cast, set[int]]] = {
     # the bug: who shows it, and the invariants that may find it
     planted.acknowledge_before_commit: (LONELY, {1}),
+    planted.hand_on_open_transactions: (CUT_OFF, {1}),
     planted.never_promote_retries: (FAILURES, {1}),
     planted_ways_out.free_keys_without_lock: (KEYS, {1, 3}),
     planted_ways_out.pass_over_late_commits: (LONE, {1}),

@@ -56,11 +56,11 @@ async def open_pool(
 async def _reset(connection: Any) -> None:
     """Our statements leave no session state behind, so giving a connection back need not cost a round trip.
 
-    Only a transaction that was cancelled in the middle of its own rollback may still be open. It must not be handed
-    on: what the next one writes would never be committed.
+    Only a transaction that was cancelled in the middle of its own rollback may still be open. The driver has ended it
+    before it calls this; one that was not ended must not be handed on, for what the next one writes would be lost.
     """
     if connection.is_in_transaction():
-        await connection.execute("ROLLBACK")
+        connection.terminate()
 
 
 async def connect(url: str, **settings: str) -> asyncpg.Connection[asyncpg.Record]:

@@ -145,7 +145,12 @@ class Lending:
             self._waiting -= 1
 
     def _kept(self, connection: Any) -> bool:
-        """Keep it at hand, unless there are enough or somebody waits for the pool."""
+        """Keep it at hand, unless there are enough or somebody waits for the pool.
+
+        One that is still in a transaction is the pool's, which ends that: what is written in it would be lost.
+        """
+        if connection.is_in_transaction():
+            return False
         if self._closing or self._waiting or len(self._at_hand) >= AT_HAND or connection.incarnation.standby:
             return False
         self._at_hand.append((connection, monotonic()))
