@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 from opentelemetry import context, trace
 
 from eventhub import Client, PermanentError, Status, Success, TransientError, Worker, blocking
@@ -63,6 +64,28 @@ async def test_async_and_plain_handlers_do_the_work(hub: Hub, client: Client, ta
     assert one.numbers.taken + two.numbers.taken == 200
     assert threads <= {"eventhub-handler"}
     assert (await client.events(tags=tag, status=Status.COMPLETED)).total == 200
+
+
+async def test_who_is_told_to_stop_says_what_he_waits_for(hub: Hub, client: Client, tag: str):
+    published = await client.publish(tags=tag, payload=1)
+    begun = asyncio.Event()
+
+    async def hang(_: ClaimedEvent) -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    worker = Worker(hub.url, tag, hang)
+    with structlog.testing.capture_logs() as records:
+        running = asyncio.create_task(worker.run(signals=False))
+        await asyncio.wait_for(begun.wait(), 30)
+        worker.stop()
+        await until(lambda: [each for each in records if each["event"] == "waiting for handlers"], "it says so")
+        (record,) = [each for each in records if each["event"] == "waiting for handlers"]
+        assert record["running"][0].startswith(f"event {published.id} for ")
+        assert "second Ctrl-C" in record["hint"]
+        worker.stop()
+        await asyncio.wait_for(running, 30)
+    assert worker.numbers.released == 1
 
 
 @pytest.mark.parametrize("kind", ["async", "plain"])

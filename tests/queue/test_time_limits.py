@@ -5,6 +5,7 @@ import threading
 from datetime import timedelta
 
 import pytest
+import structlog
 
 from eventhub.core.events import Action, Status
 from eventhub.errors import SettingsError
@@ -108,5 +109,31 @@ def test_there_is_a_limit_unless_none_is_asked_for(once: EventQueue) -> None:
     manager.register("usual", "a", lambda _: None)
     manager.on("b", handler_id="endless", timeout=None)(lambda _: None)
     (usual,), (endless,) = manager._handlers.matching("a"), manager._handlers.matching("b")
-    assert usual.limit is not None
-    assert (usual.limit.seconds, endless.limit) == (900, None)
+    assert (usual.limit.seconds, endless.limit.seconds) == (900, float("inf"))
+
+
+async def test_who_is_told_to_stop_says_which_handlers_he_waits_for(once: EventQueue) -> None:
+    manager, begun, told = EventManager(once), asyncio.Event(), asyncio.Event()
+
+    async def slow(_: object) -> None:
+        begun.set()
+        await told.wait()
+
+    manager.register("slow", "a", slow, timeout=None)
+    event = await once.publish("a", 1)
+    with structlog.testing.capture_logs() as records:
+        running = asyncio.create_task(manager.run())
+        await asyncio.wait_for(begun.wait(), 30)
+        running.cancel()  # as Ctrl-C does
+        await until(lambda: any(record["event"] == "waiting for handlers" for record in records), seconds=30)
+        (record,) = [record for record in records if record["event"] == "waiting for handlers"]
+        assert record["running"][0].startswith(f"slow with event {event.id} (a) for ")
+        assert 0 < record["seconds_left"] <= 30
+        assert "second Ctrl-C" in record["hint"]
+        assert not running.done()
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asyncio.wait_for(running, 30)
+    found = await once.store.event(event.id)
+    assert found is not None
+    assert (found.status, found.attempts) == (Status.PENDING, 0), "given back, uncharged"

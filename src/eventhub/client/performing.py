@@ -37,18 +37,18 @@ WELL: Final = Ended()
 class Performer:
     """Calls the handler within the event's trace, with the event's id in every log record."""
 
-    def __init__(self, handler: HandlerFunction, worker_id: str, limit: TimeLimit | None = None) -> None:
+    def __init__(self, handler: HandlerFunction, worker_id: str, limit: TimeLimit) -> None:
         check_handler("the worker", handler)
         self._call = as_async(handler, DaemonThreads())
         self._worker_id = worker_id
-        self._limit = limit
+        self.limit = limit
 
     async def __call__(self, event: ClaimedEvent) -> Ended:
         """Only a cancellation from outside passes."""
         answer: Any
-        limit, task = self._limit, asyncio.current_task()
-        if limit is not None and task is not None:
-            limit.begin(task)
+        limit, task = self.limit, asyncio.current_task()
+        assert task is not None  # noqa: S101 - a coroutine is run by one
+        limit.begin(task)
         try:
             with (
                 trace_of(event.metadata),
@@ -61,10 +61,10 @@ class Performer:
             if stops_program(error):
                 raise
             answer = Ended(error=_short(error_text(error)))
-        if limit is not None and task is not None and limit.end(task):
+        if limit.end(task):
             answer = Ended(error=limit.words) if not task.cancelling() else asyncio.CancelledError()
         if isinstance(answer, asyncio.CancelledError):
-            if task is not None and task.cancelling():
+            if task.cancelling():
                 raise answer
             answer = Ended(error="CancelledError: the handler cancelled itself")
         return _ended(answer)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import os
 import signal
 import socket
@@ -86,7 +85,7 @@ class Worker:
             batch=batch,
             wait=wait,
             shutdown_timeout=shutdown_timeout,
-            handler_timeout=math.inf if limit is None else limit.seconds,
+            handler_timeout=limit.seconds,
         )
         self._run: Run | None = None
         self._background: asyncio.Task[None] | None = None

@@ -8,7 +8,7 @@ an outbox for what they end with, and a keeper of leases.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from time import monotonic, perf_counter
 from typing import Any, Final
 
@@ -18,9 +18,10 @@ from eventhub.client.answers import ClaimedEvent
 from eventhub.client.api import Client, Report
 from eventhub.client.keeping import Keeper, Kept
 from eventhub.client.outbox import Finished, Outbox
-from eventhub.client.performing import Ended
+from eventhub.client.performing import Performer
 from eventhub.errors import EventHubError, ServerUnavailable
 from eventhub.handling.backoff import Backoff
+from eventhub.handling.limits import HINT, TELL_AFTER
 from eventhub.handling.logs import get_logger
 
 __all__ = ["Run", "WorkerNumbers", "WorkerSettings"]
@@ -29,6 +30,8 @@ log = get_logger("eventhub.client")
 
 LAST_WORDS: Final = 10.0
 """Seconds that handlers may take to end when cancelled, and again what is left to say to the hub."""
+MOST_TOLD: Final = 10
+"""So many running handlers are told of."""
 LONGEST_GOODBYE: Final = 3.0
 """Seconds that the hub may take to end a wait that was called off."""
 BACKLOG: Final = 10
@@ -81,7 +84,7 @@ class Run:
     def __init__(
         self,
         make_client: Callable[[float | None], Client],
-        perform: Callable[[ClaimedEvent], Awaitable[Ended]],
+        perform: Performer,
         settings: WorkerSettings,
         numbers: WorkerNumbers,
     ) -> None:
@@ -136,7 +139,10 @@ class Run:
         self._room.set()
         await self._end_taking(taker)
         if self._tasks:
+            deadline = monotonic() + self._settings.shutdown_timeout
+            telling = asyncio.get_running_loop().call_later(TELL_AFTER, self._tell_what_runs, deadline)
             await self._until_done(self._settings.shutdown_timeout)
+            telling.cancel()
         for job in self._open.values():
             if job.task is not None and not job.finished:
                 job.task.cancel()
@@ -152,6 +158,24 @@ class Run:
         await self._client.close()
         await self._asking.close()
         self._say("worker stopped", **msgspec.structs.asdict(self._numbers))
+
+    def _tell_what_runs(self, deadline: float) -> None:
+        """Whoever has pressed Ctrl-C sees why nothing happens."""
+        runs = [
+            f"event {job.event.id} for {seconds:.1f} s"
+            for job in self._open.values()
+            if job.task is not None and (seconds := self._perform.limit.lasts(job.task)) is not None
+        ]
+        if runs:
+            left = round(deadline - monotonic(), 1)
+            self._say(
+                "waiting for handlers",
+                level="warning",
+                running=runs[:10],
+                count=len(runs),
+                seconds_left=left,
+                hint=HINT,
+            )
 
     async def _end_taking(self, taker: asyncio.Task[None]) -> None:
         end = monotonic() + LONGEST_GOODBYE

@@ -38,7 +38,7 @@ class Handler:
         function: HandlerFunction,
         *,
         threads: DaemonThreads | None,
-        limit: TimeLimit | None,
+        limit: TimeLimit,
     ) -> None:
         self.id = handler_id
         self.limit = limit
@@ -50,8 +50,8 @@ class Handler:
         """Run the handler; whatever it does becomes a result. Only a cancellation from outside passes."""
         answer: Any
         limit, task = self.limit, asyncio.current_task()
-        if limit is not None and task is not None:
-            limit.begin(task)
+        assert task is not None  # noqa: S101 - a coroutine is run by one
+        limit.begin(task)
         try:
             answer = await self._call(event)
         except asyncio.CancelledError as cancelled:
@@ -60,10 +60,10 @@ class Handler:
             if stops_program(error):
                 raise
             answer = TransientError(self.id, error_text(error))
-        if limit is not None and task is not None and limit.end(task):
+        if limit.end(task):
             answer = TransientError(self.id, limit.words) if not task.cancelling() else asyncio.CancelledError()
         if isinstance(answer, asyncio.CancelledError):
-            if task is not None and task.cancelling():
+            if task.cancelling():
                 raise answer
             answer = TransientError(self.id, "CancelledError: the handler cancelled itself")
         if answer is None or (type(answer) is Success and answer.value is None):
@@ -84,7 +84,7 @@ class Handlers:
         self._by_type: dict[str, tuple[Handler, ...]] = {}
 
     def add(
-        self, handler_id: str, pattern: str, function: HandlerFunction, *, inline: bool, limit: TimeLimit | None = None
+        self, handler_id: str, pattern: str, function: HandlerFunction, *, inline: bool, limit: TimeLimit
     ) -> Handler:
         usable = isinstance(handler_id, str) and 0 < len(handler_id) <= _LONGEST_ID
         if not usable or clean(handler_id) != handler_id:  # it is stored with every result
@@ -105,7 +105,15 @@ class Handlers:
 
     def is_overdue(self, task: asyncio.Task[Any]) -> bool:
         """Whether the task runs a handler beyond its time limit, which has not ended although it was cancelled."""
-        return any(each.limit is not None and each.limit.is_over(task) for each in self._handlers.values())
+        return any(each.limit.is_over(task) for each in self._handlers.values())
+
+    def under_way(self, task: asyncio.Task[Any]) -> tuple[str, float] | None:
+        """The handler that the task runs, and for how many seconds already."""
+        for each in self._handlers.values():
+            seconds = each.limit.lasts(task)
+            if seconds is not None:
+                return each.id, seconds
+        return None
 
     def matching(self, event_type: str) -> Sequence[Handler]:
         """The handlers of a type; the answer is remembered, because types are few and events are many."""

@@ -16,6 +16,7 @@ import msgspec
 from eventhub.core.lifecycle import Bury, Complete, Release
 from eventhub.core.outcomes import HandlerResult
 from eventhub.errors import ClaimLost, StoreError
+from eventhub.handling.limits import HINT, TELL_AFTER
 from eventhub.handling.logs import get_logger
 from eventhub.queue.claims import claim_lost
 from eventhub.queue.event_queue import EventQueue
@@ -38,6 +39,8 @@ FAIR_SHARE: Final = 0.005
 """Seconds that a runner may work before the other tasks of the loop get a turn."""
 BACKLOG: Final = 4
 """So many full claims may wait to be settled before claiming pauses."""
+MOST_TOLD: Final = 10
+"""So many running handlers are told of."""
 LAST_WORDS: Final = 10.0
 """Seconds that settling may take after the handlers have ended."""
 
@@ -70,7 +73,7 @@ class Run:
         self._settings = settings
         self._jobs = Jobs(Appetite(settings.concurrency, settings.batch))
         self._patience = Patience(queue.name)
-        self._overdue = handlers.is_overdue
+        self._handlers = handlers
         self._passes = Passes(
             handlers,
             unmatched,
@@ -133,7 +136,10 @@ class Run:
         jobs.give_back(keep=0)
         jobs.quiet.clear()
         if jobs.open:
-            await self._until(asyncio.ensure_future(jobs.quiet.wait()), deadline)
+            quiet = asyncio.ensure_future(jobs.quiet.wait())
+            telling = asyncio.get_running_loop().call_later(TELL_AFTER, self._tell_what_runs, deadline)
+            await self._until(quiet, deadline)
+            telling.cancel()
         for runner in runners:
             runner.cancel()
         await asyncio.wait(runners, timeout=1.0)
@@ -146,6 +152,24 @@ class Run:
             task.cancel()
         await asyncio.wait({settler, keeper}, timeout=1.0)
         await self._presence.leave()
+
+    def _tell_what_runs(self, deadline: float) -> None:
+        """Whoever has pressed Ctrl-C sees why nothing happens."""
+        runs = [
+            f"{handler} with event {job.event.id} ({job.event.type}) for {seconds:.1f} s"
+            for job in self._jobs.open.values()
+            if job.runner is not None and (found := self._handlers.under_way(job.runner)) is not None
+            for handler, seconds in [found]
+        ]
+        if runs:
+            log.warning(
+                "waiting for handlers",
+                queue=self._queue.name,
+                running=runs[:MOST_TOLD],
+                count=len(runs),
+                seconds_left=round(deadline - monotonic(), 1),
+                hint=HINT,
+            )
 
     async def _until(self, awaited: asyncio.Future[Any], deadline: float) -> None:
         """Wait until it is done, the deadline is over, or a hurry; cancel what is not done by then."""
@@ -382,7 +406,8 @@ class Run:
             old = [
                 job
                 for job in jobs.open.values()
-                if asked_at - job.since >= tick and not (job.runner is not None and self._overdue(job.runner))
+                if asked_at - job.since >= tick
+                and not (job.runner is not None and self._handlers.is_overdue(job.runner))
             ]
             if not old:
                 continue
