@@ -61,6 +61,7 @@ async def stall(child: Child, store: Store) -> None:
         if store.engine != "sqlite":
             return
         probe = apsw.Connection(store.url)
+        probe.set_busy_timeout(0)
         try:
             probe.execute("BEGIN IMMEDIATE; ROLLBACK")
         except apsw.BusyError:

@@ -307,6 +307,7 @@ async def _surely(work: Awaitable[None]) -> None:
 
 def _can_write(path: str) -> bool:
     connection = apsw.Connection(path)
+    connection.set_busy_timeout(0)
     try:
         connection.execute("BEGIN IMMEDIATE; ROLLBACK")
     except apsw.BusyError:
