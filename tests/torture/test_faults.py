@@ -30,6 +30,7 @@ def test_every_fault_of_a_run_can_be_done_and_nothing_else_is():
 def test_what_needs_a_server_of_its_own_is_done_there_only():
     assert possible("postgres", server=True) - possible("postgres", server=False) == {
         "postgres-crash",
+        "postgres-hang",
         "postgres-terminate",
     }
-    assert not {"postgres-crash", "postgres-terminate"} & possible("sqlite", server=True)
+    assert not {"postgres-crash", "postgres-hang", "postgres-terminate"} & possible("sqlite", server=True)

@@ -221,6 +221,31 @@ FAULTS: Final = (
         tests=("tests/conformance/test_restored.py", "tests/pipeline/test_incarnations.py"),
     ),
     Fault(
+        number=26,
+        words="PgBouncer in between, in transaction and in session mode",
+        expected="all works; wake-ups come by a URL of their own, or new events are looked for and the log says so",
+        where="postgres",
+        server=True,
+        tests=("tests/conformance/test_poolers.py", "tests/http/test_poolers.py"),
+    ),
+    Fault(
+        number=27,
+        words="the first of several hosts is silent, refuses, or cannot be written to",
+        expected="the next one is asked within three seconds",
+        where="postgres",
+        server=True,
+        tests=("tests/conformance/test_hosts_postgres.py",),
+    ),
+    Fault(
+        number=28,
+        words="PostgreSQL hangs (SIGSTOP to the server and all its processes)",
+        expected="/ready says so within 5 s, every call ends within a minute, and all go on afterwards",
+        where="postgres",
+        server=True,
+        soak=("postgres-hang",),
+        tests=("tests/conformance/test_hanging_postgres.py", "tests/http/test_hanging_database.py"),
+    ),
+    Fault(
         number=29,
         words="an SQLite file that is moved, deleted, replaced or made read-only while it is open",
         expected="nothing is acknowledged any more, in words; work goes on once the file is back, or after a restart "
@@ -234,6 +259,14 @@ FAULTS: Final = (
         expected="the call fails in words, and the next one goes through once there is room",
         where="sqlite",
         tests=("tests/conformance/test_bad_sqlite.py",),
+    ),
+    Fault(
+        number=33,
+        words="a migration behind a long reader, such as a dump",
+        expected="those who are at work wait for less than two seconds at a time, and the migration is done after it",
+        where="postgres",
+        server=True,
+        tests=("tests/crash/test_migrations_under_way.py",),
     ),
 )
 

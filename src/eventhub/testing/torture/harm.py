@@ -26,6 +26,7 @@ __all__ = ["WAYS", "Harm", "Line", "background"]
 
 SOON: Final = 1.0
 LONGEST_OUTAGE: Final = 1.0
+LONGEST_HANG: Final = 8.0
 STORM_SECONDS: Final = 2.0
 STORM_STEP: Final = 0.2
 LIVES_OF_POISON: Final = 3
@@ -74,6 +75,8 @@ class Harm:
         self._lines, self._cluster, self._database = lines, cluster, database
         self._history = History(crew.nursery.directory, "poisoner.1")
         self._poisoned = 0
+        self._alone = asyncio.Lock()
+        """One thing at a time is done to the server as a whole."""
         self.now: list[str] = []
         self.done: dict[str, int] = {}
 
@@ -199,13 +202,30 @@ class Harm:
     async def crash_postgres(self, chance: random.Random) -> None:
         if self._cluster is None or not self._cluster.running:
             return
+        async with self._alone:
+            await self._crash(self._cluster, chance)
+
+    async def _crash(self, cluster: PostgresCluster, chance: random.Random) -> None:
         with self._under_way("postgres-crash", DATABASE) as strike:
             try:
-                await _surely(asyncio.to_thread(self._cluster.stop, "immediate"))
+                await _surely(asyncio.to_thread(cluster.stop, "immediate"))
                 strike.hits += 1
                 await asyncio.sleep(chance.uniform(0, LONGEST_OUTAGE))
             finally:
-                await _surely(asyncio.to_thread(self._cluster.start))
+                await _surely(asyncio.to_thread(cluster.start))
+
+    async def hang_postgres(self, chance: random.Random) -> None:
+        """Its processes stand still: connections stay open, and nothing answers."""
+        if self._cluster is None or not self._cluster.running:
+            return
+        async with self._alone:
+            with self._under_way("postgres-hang", DATABASE) as strike:
+                try:
+                    self._cluster.pause()
+                    strike.hits += 1
+                    await asyncio.sleep(chance.uniform(1.0, LONGEST_HANG))
+                finally:
+                    self._cluster.resume()
 
     async def terminate_backends(self, _: random.Random) -> None:
         if self._cluster is None:
@@ -274,6 +294,7 @@ WAYS: Final = {
     "terminate": Way(Harm.terminate, 8.0),
     "terminate-twice": Way(Harm.terminate_twice, 12.0),
     "postgres-crash": Way(Harm.crash_postgres, 35.0),
+    "postgres-hang": Way(Harm.hang_postgres, 30.0),
     "postgres-terminate": Way(Harm.terminate_backends, 25.0),
     "reply-lost": Way(Harm.lose_reply, 3.0),
     "latency": Way(Harm.delay, 15.0),

@@ -231,7 +231,7 @@ SELECT format('claim %d:%d of %s was taken %.1f s after its end', g.delivery_id,
 FROM steps g CROSS JOIN leases c ON c.id = g.delivery_id AND c.fence = g.fence
 WHERE g.action = 'ABANDONED' AND g.created > c.longest + 15
   AND NOT EXISTS (SELECT 1 FROM faults f WHERE f.whom = 'database' AND f.began <= g.created AND f.over >= c.longest
-                  AND f.name IN ('postgres-crash', 'postgres-terminate', 'blackhole'));
+                  AND f.name IN ('postgres-crash', 'postgres-hang', 'postgres-terminate', 'blackhole'));
 
 -- name: begun_wrong
 -- 7. A story begins with PUBLISHED, that of a message with its first claim, and each begins once.
