@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 from eventhub.clock import ManualClock
 from eventhub.core.events import Status
 from eventhub.core.retry import RetryPolicy
-from eventhub.errors import EventHubError, HandlerExistsError, SettingsError
+from eventhub.errors import EventHubError, HandlerExistsError, SettingsError, StoreFull
 from eventhub.store import open_store
 from eventhub.store.buses import MissingHandlers
 from eventhub.store.values import EventFilter
@@ -94,9 +94,15 @@ class Program:
 
     async def end(self) -> list[str]:
         """Let it go on and end; the rest of what it printed."""
-        out, _ = await asyncio.to_thread(self.process.communicate, "go on\n", 60)
+        stdin, stdout = self.process.stdin, self.process.stdout
+        assert stdin is not None
+        assert stdout is not None
+        stdin.write("go on\n")
+        stdin.flush()
+        lines = await asyncio.to_thread(stdout.readlines)  # what readline has read ahead, too
+        await asyncio.to_thread(self.process.communicate)
         assert self.process.returncode == 0
-        return out.splitlines()
+        return [line.rstrip("\n") for line in lines]
 
 
 @pytest.fixture
@@ -370,3 +376,24 @@ async def test_an_event_published_by_an_older_version_is_for_whoever_wants_its_t
     bus.subscribe("*", handler, name="anything")
     await bus.start()
     await until(lambda: handler.events)
+
+
+async def test_a_database_that_cannot_be_written_holds_up_no_start_and_the_bus_is_announced_later(
+    make_bus, store, monkeypatch
+) -> None:
+    announce, full = store.announce_bus, True
+
+    async def on_a_full_disk(*args: Any, **options: Any) -> None:
+        if full:
+            raise StoreFull("the disk has no room")
+        await announce(*args, **options)
+
+    monkeypatch.setattr(store, "announce_bus", on_a_full_disk)
+    bus = make_bus()
+    bus.subscribe("*", Recorder(), name="ship")
+    with capture_logs() as logs:
+        await bus.start()
+        await until(lambda: [record["event"] for record in logs].count("announcement_failed") > 1)
+        full = False
+        await until(store.buses)
+    assert [(each.queue, each.handlers, each.alive) for each in await store.buses()] == [("bus", ("ship",), True)]

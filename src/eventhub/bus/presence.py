@@ -9,6 +9,7 @@ from typing import Final
 
 from eventhub.bus.parts import Parts
 from eventhub.errors import StoreClosed, StoreError
+from eventhub.handling.backoff import Backoff
 from eventhub.handling.logs import get_logger
 
 __all__ = ["Presence"]
@@ -29,9 +30,18 @@ class Presence:
         """The bus has other handlers than it said."""
         self._changed.set()
 
-    async def announce(self) -> None:
+    async def announce(self) -> bool:
+        """Say it now; False when the database cannot take it, and then it is said again soon."""
         self._changed.clear()
-        await self._write(self._parts.tuning.lease)
+        try:
+            await self._write(self._parts.tuning.lease)
+        except StoreClosed:
+            raise
+        except StoreError as error:
+            log.warning("announcement_failed", queue=self._parts.queue, error=str(error))
+            self._changed.set()
+            return False
+        return True
 
     async def withdraw(self) -> None:
         """The bus stops: what it leaves behind is anybody's at once."""
@@ -40,16 +50,19 @@ class Presence:
 
     async def run(self) -> None:
         """Announce again and again, and soon after a change."""
+        backoff = Backoff()
         every = self._parts.tuning.lease.total_seconds() / ANNOUNCEMENTS_PER_LEASE
         while True:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._changed.wait(), every)
             try:
-                await self.announce()
+                announced = await self.announce()
             except StoreClosed:
                 return
-            except Exception as error:  # noqa: BLE001 - without this task others would take what belongs to this bus
-                log.warning("announcement_failed", queue=self._parts.queue, error=str(error))
+            if announced:
+                backoff.reset()
+            else:
+                await asyncio.sleep(backoff.pause())
 
     async def _write(self, lease: timedelta) -> None:
         parts = self._parts
