@@ -39,7 +39,7 @@ def new(
     return NewEvent(
         type=type_,
         payload=dump({"n": 1} if payload is None else payload),
-        route=Route(queue, tags, priority),
+        route=Route(queue, tags, priority, type_),
         tags=",".join(tags) or None,
         ordering_key=key,
         **rest,

@@ -1,6 +1,7 @@
 """A database of the first version, with work in it, is brought up to date and goes on where it was."""
 
 import asyncio
+from datetime import timedelta
 from typing import Any
 
 import apsw
@@ -13,7 +14,7 @@ from eventhub.store import Store, open_store
 from eventhub.store.claims import Held
 from eventhub.store.queries import load_migrations
 from eventhub.store.values import EventFilter, Sighting
-from tests.conformance.support import QUEUE, complete, new, publish, publish_one, take_one
+from tests.conformance.support import MINUTE, QUEUE, complete, ids, new, publish, publish_one, take_one
 
 NEWEST = load_migrations("eventhub.store.sqlite")[-1][0]
 DONE, DEAD, LEASED, BEHIND = 1, 2, 3, 4
@@ -94,3 +95,14 @@ async def test_many_may_bring_it_up_to_date_at_once(old_url: str) -> None:
     assert await asyncio.gather(*(store.count_events(EventFilter()) for store in stores)) == [4] * 5
     for store in stores:
         await store.close()
+
+
+async def test_what_is_open_or_dead_is_claimed_by_its_type_afterwards(old_url: str) -> None:
+    async with open_store(old_url) as store:
+        assert await store.retry_dead([DEAD], by="me") == {DEAD}
+        assert ids(await store.claim(QUEUE, worker="w", lease=MINUTE, types=["b"])) == [DEAD]
+        assert await complete(store, Held(LEASED, 2, 77), None)
+        assert await store.claim(QUEUE, worker="w", lease=MINUTE, types=["b"]) == []
+        assert ids(await store.claim(QUEUE, worker="w", lease=MINUTE, types=["a"], tags=["x"])) == [BEHIND]
+        retired, _ = await store.retire_routes(idle=timedelta(0))
+        assert retired == 1, "two are leased"

@@ -20,6 +20,7 @@ from eventhub.store.claims import Held
 from eventhub.store.operating import Operating
 from eventhub.store.queries import load_migrations
 from eventhub.store.reading import Reading
+from eventhub.store.retirement import Retirement
 from eventhub.store.values import ApiKey, EventFilter, Report
 from eventhub.store.watching import Watching
 from tests.conformance.support import MINUTE, QUEUE, START, new, publish_one, seconds, take
@@ -131,6 +132,8 @@ OPERATIONS: dict[str, Callable[[Store], Awaitable[Any]]] = {
     "start": lambda store: store.start([HELD], MINUTE),
     "settle": lambda store: store.settle([Report(HELD, Complete())]),
     "tend": lambda store: store.tend(),
+    "ready_types": lambda store: store.ready_types(QUEUE),
+    "retire_routes": lambda store: store.retire_routes(),
     "recover": lambda store: store.recover(QUEUE),
     "take_back": lambda store: store.take_back(["w"]),
     "wait": lambda store: store.wait(QUEUE, since=store.wakeups.mark(QUEUE), timeout=5),
@@ -196,7 +199,7 @@ async def test_nothing_works_on_a_closed_store(store: Store) -> None:
 
 
 def test_every_operation_of_the_contract_is_tried_above() -> None:
-    contract = [vars(part) for part in (Store, Reading, Operating, Watching, Buses)]
+    contract = [vars(part) for part in (Store, Reading, Operating, Retirement, Watching, Buses)]
     public = {name for part in contract for name in part if not name.startswith("_")} - {
         "close",
         "closed",

@@ -24,8 +24,8 @@ class Rows:
             self.learnt += len(rows)
             learn(known, rows)
 
-        def counted_find(known: KnownRoutes, queue: str, tags: Any) -> Any:
-            found = find(known, queue, tags)
+        def counted_find(known: KnownRoutes, queue: str, tags: Any, types: Any = None) -> Any:
+            found = find(known, queue, tags, types)
             self.looked_at += len(found)
             return found
 

@@ -6,7 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eventhub.core.matching import Pattern, any_of, check_name, check_type, parse_tags
+from eventhub.core.matching import (
+    MAX_TAGS,
+    MAX_WANTED_TAGS,
+    Pattern,
+    any_of,
+    check_name,
+    check_type,
+    parse_tags,
+    type_matcher,
+)
 from eventhub.errors import InvalidEventError, InvalidPatternError
 
 SEGMENTS = st.text("abcXYZ019_-:", min_size=1, max_size=6)
@@ -156,7 +165,45 @@ def test_bad_tags(tags: object) -> None:
         parse_tags(tags)  # type: ignore[arg-type]
 
 
-@given(st.sets(SEGMENTS))
+LONGEST = [f"{n:03d}".ljust(128, "x") for n in range(MAX_WANTED_TAGS + 1)]
+
+
+@pytest.mark.parametrize("most", [MAX_TAGS, MAX_WANTED_TAGS])
+def test_so_many_tags_of_full_length_and_not_one_more(most: int) -> None:
+    assert (MAX_TAGS, MAX_WANTED_TAGS) == (64, 256)
+    fitting = LONGEST[:most]
+    assert parse_tags(fitting, most=most) == parse_tags(", ".join(fitting), most=most) == tuple(fitting)
+    for one_more in (LONGEST[: most + 1], ["a"] * (most + 1), [""] * (most + 1), iter(LONGEST)):
+        with pytest.raises(InvalidEventError, match=f"more than {most} tags; give at most {most}"):
+            parse_tags(one_more, most=most)
+    for text in (",".join(LONGEST[: most + 1]), "a," * most, "," * most):
+        with pytest.raises(InvalidEventError, match=f"There are {most + 1} tags; give at most {most}"):
+            parse_tags(text, most=most)
+
+
+def test_blanks_around_tags_have_an_end() -> None:
+    with pytest.raises(InvalidEventError, match=r"tags has 8,322 characters; at most 8,320 are allowed"):
+        parse_tags(f"a{' ' * 8_320}b")
+
+
+def test_a_tag_bomb_is_refused_before_its_tags_are_looked_at() -> None:
+    with pytest.raises(InvalidEventError, match="There are 220,000 tags"):
+        parse_tags(",".join("!" for _ in range(220_000)))
+
+
+def test_tags_of_history_have_no_limit() -> None:
+    assert len(parse_tags([str(n) for n in range(1000)], most=None)) == 1000
+
+
+@given(
+    st.sets(st.sampled_from(["a", "a.b", "a.*", "*.b", "*", "b.c.d", "*.*.d"])),
+    st.from_regex(r"[abcd](\.[abcd]){0,2}", fullmatch=True),
+)
+def test_a_type_matcher_says_what_any_of_its_patterns_says(patterns: set[str], type_: str) -> None:
+    assert type_matcher(patterns)(type_) == any(Pattern(text).matches(type_) for text in patterns)
+
+
+@given(st.sets(SEGMENTS, max_size=MAX_TAGS))
 def test_both_forms_of_tags_are_the_same(tags: set[str]) -> None:
     assert parse_tags(", ".join(tags)) == parse_tags(list(tags)) == tuple(sorted(tags))
 

@@ -52,8 +52,8 @@ STATEMENTS = {
     # statement: (arguments, the indexes it must use)
     "claim_route": ("1, 10, ARRAY['v', 'w'], interval '1 minute', 0, NULL, NULL, 'k', 0", {"deliveries_ready"}),
     "claim_routes": (
-        "ARRAY[1, 2, 3, 4], 10, ARRAY['v', 'w'], interval '1 minute', NULL, NULL, 'k', 0",
-        {"deliveries_ready", "deliveries_pkey"},
+        "ARRAY[1, 2, 3, 4], 10, ARRAY['v', 'w'], interval '1 minute', NULL, NULL, 'k', 0, ARRAY[0, 7, 0, 9], 5",
+        {"deliveries_ready", "events_pkey"},
     ),
     "claim_messages": (
         "ARRAY[1,2], ARRAY[3,4], ARRAY[9,9],ARRAY[0,5],ARRAY[0,5], 0.5,'w',interval '1 min',4, NULL, ARRAY[1,2], 10,0",
@@ -61,7 +61,6 @@ STATEMENTS = {
     ),
     "markers": ("10, true, 0", {"fanout_pkey", "events_pkey"}),
     "claim_ids": (f"{IDS}, 'w', interval '1 minute', NULL, 0", {"deliveries_pkey"}),
-    "any_ready": ("ARRAY[1, 2, 3, 4]", {"deliveries_ready"}),
     "ready": ("'work', 0, 10", {"deliveries_ready", "events_pkey"}),
     "extend": (f"{IDS}, {FENCES}, interval '1 minute', NULL", {"deliveries_pkey"}),
     "standing": (IDS, {"deliveries_pkey"}),

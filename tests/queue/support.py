@@ -13,7 +13,7 @@ UNREADABLE = "1e999"
 
 async def publish_texts(store: Store, *payloads: str) -> list[int]:
     """Events of type ``a`` whose payloads are these texts, whether they can be read or not; their ids."""
-    events = [NewEvent(type="a", payload=payload, route=Route("default")) for payload in payloads]
+    events = [NewEvent(type="a", payload=payload, route=Route("default", type="a")) for payload in payloads]
     return [published.id for published in await store.publish(events)]
 
 

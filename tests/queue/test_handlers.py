@@ -221,10 +221,11 @@ async def test_an_exception_is_a_transient_error_and_the_loop_survives_it(queue,
     assert await status(queue, good) is Status.COMPLETED
     waiting = await queue.store.event(bad.id)
     assert (waiting.status, waiting.errors) == (Status.PENDING, ("fragile: KeyError: 'customer'",))
-    assert waiting.next_retry_at == clock.now() + queue.retry_after
+    assert abs((waiting.next_retry_at - clock.now()).total_seconds() - 5) <= 0.5
     (record,) = [r for r in logged if r["event"] == "attempt failed"]
     assert (record["event_id"], record["event_type"], record["attempt"]) == (bad.id, "a", 1)
-    assert (record["max_attempts"], record["delay_ms"]) == (None, 60_000)
+    assert record["max_attempts"] == 20
+    assert 4500 <= record["delay_ms"] <= 5500
     assert record["error"] == "fragile: KeyError: 'customer'"
     clock.advance(60)
     await manager.run_until_empty()
@@ -368,27 +369,110 @@ async def test_attempts_run_out_when_a_limit_is_set(make_queue, clock):
     assert manager.numbers.dead == 1
 
 
-async def test_nobodys_event_is_left_for_others_uncharged_and_rarer_each_time(queue, manager, make_queue, clock):
+async def test_nobodys_event_is_left_for_others_untouched_and_unlogged(queue, manager, make_queue, clock, logged):
     event = await queue.publish("unknown", 1)
-    waits = []
     for _ in range(3):
         await manager.run_until_empty()
         left = await queue.store.event(event.id)
-        assert (left.status, left.attempts) == (Status.PENDING, 0)
-        waits.append((left.next_retry_at - clock.now()).total_seconds())
-        clock.advance(waits[-1])
-    assert waits == [1, 2, 4]
+        assert (left.status, left.attempts, left.next_retry_at) == (Status.PENDING, 0, None)
+        assert [entry.action for entry in await queue.store.log(event.id)] == [Action.PUBLISHED]
+        assert not logged
+        clock.advance(60)
     other = EventManager(make_queue())
     other.register("other", "unknown", lambda event: None)
     await other.run_until_empty()
     assert await status(queue, event) is Status.COMPLETED
 
 
-async def test_nobodys_event_may_be_completed_instead(queue):
-    manager = EventManager(queue, on_unmatched="complete")
+async def test_a_type_that_nobody_has_handled_for_long_is_reported_once(queue, manager, clock, logged):
+    manager.register("h", "a", lambda event: None)
+    event = await queue.publish("unknown", 1)
+    await queue.publish("a", 1)
+    for _ in range(4):
+        await manager.run_until_empty()
+        clock.advance(100)
+    await manager.run_until_empty()
+    (record,) = logged
+    assert (record["event_type"], record["event_id"], record["seconds"]) == ("unknown", event.id, 300)
+    assert await status(queue, event) is Status.PENDING
+
+
+async def test_a_type_that_somebody_handles_slowly_is_not_reported(queue, manager, make_queue, clock, logged):
+    for payload in range(5):
+        await queue.publish("slow", payload)
+    other = make_queue()
+    for _ in range(4):
+        await manager.run_until_empty()
+        await other.finalize(await other.poll())
+        clock.advance(200)
+    assert not logged
+
+
+async def test_nobodys_event_may_be_completed_instead_when_it_has_waited(queue, clock):
+    manager = EventManager(queue, on_unmatched="complete", unmatched_after=60)
+    manager.register("mine", "a", lambda event: None)
+    events = [await queue.publish("unknown", payload) for payload in range(3)]
+    await manager.run_until_empty()
+    clock.advance(59)
+    await manager.run_until_empty()
+    assert {await status(queue, event) for event in events} == {Status.PENDING}
+    clock.advance(1)
+    await manager.run_until_empty()
+    assert {await status(queue, event) for event in events} == {Status.COMPLETED}
+
+
+async def test_it_may_be_completed_at_once(queue):
+    manager = EventManager(queue, on_unmatched="complete", unmatched_after=0)
     event = await queue.publish("unknown", 1)
     await manager.run_until_empty()
     assert await status(queue, event) is Status.COMPLETED
+
+
+async def test_a_handler_has_twenty_attempts_with_growing_waits(queue, manager, clock):
+    manager.register("h", "a", lambda event: TransientError("h", "not yet"))
+    event = await queue.publish("a", 1)
+    waits = []
+    for _ in range(19):
+        await manager.run_until_empty()
+        left = await queue.store.event(event.id)
+        waits.append((left.next_retry_at - clock.now()).total_seconds())
+        clock.advance(waits[-1])
+    plain = [min(5 * 2**n, 3600) for n in range(19)]
+    assert all(abs(wait - expected) <= expected / 10 for wait, expected in zip(waits, plain, strict=True))
+    await manager.run_until_empty()
+    assert await status(queue, event) is Status.FAILED
+
+
+async def test_no_limit_must_be_asked_for_by_name(make_queue, clock):
+    queue = make_queue(max_attempts=None, retry_after=1)
+    manager = EventManager(queue)
+    manager.register("h", "a", lambda event: TransientError("h", "not yet"))
+    event = await queue.publish("a", 1)
+    for _ in range(30):
+        await manager.run_until_empty()
+        clock.advance(1)
+    found = await queue.store.event(event.id)
+    assert (found.status, found.retry_count) == (Status.PENDING, 30)
+
+
+async def test_an_event_that_kills_every_worker_ends_after_twenty_of_them(queue, manager, clock):
+    calls: list[object] = []
+    manager.register("h", "a", calls.append)
+    event = await queue.publish("a", 1)
+    for _ in range(20):
+        assert await queue.poll() is not None
+        clock.advance(61)
+    await manager.run_until_empty()
+    assert (calls, await status(queue, event)) == ([], Status.FAILED)
+    assert (await queue.store.dead_event(event.id)).reason == "worker_lost"
+
+
+async def test_whoever_polls_has_no_limit(queue, clock):
+    event = await queue.publish("a", 1)
+    for _ in range(25):
+        assert await queue.fail(await queue.poll(), "not yet")
+        clock.advance(61)
+    assert await status(queue, event) is Status.PENDING
 
 
 async def test_a_dead_event_that_is_retried_runs_every_handler_again(queue, manager, clock):
@@ -435,8 +519,8 @@ async def test_numbers_count_what_happened(queue, manager):
     await manager.run_until_empty()
     numbers = manager.numbers
     assert numbers.results == {"h": {"success": 1, "transient": 1, "permanent": 1}}
-    assert (numbers.claimed, numbers.handled, numbers.completed) == (4, 3, 1)
-    assert (numbers.failed, numbers.dead, numbers.released) == (2, 1, 1)
+    assert (numbers.claimed, numbers.handled, numbers.completed) == (3, 3, 1)
+    assert (numbers.failed, numbers.dead, numbers.released) == (2, 1, 0)
     assert numbers.failure_rate == pytest.approx(2 / 3)
     assert numbers.latency.count == 3
     assert numbers.latency.share(0.99) is not None

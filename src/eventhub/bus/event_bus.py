@@ -83,7 +83,7 @@ class EventBus:
             raise SettingsError(f"tuning is {tuning!r}; give Tuning(), with or without changes.")
         retry = RetryPolicy().override(retry)
         self._clock = check_clock(clock)
-        self._composer = Composer(name, route_by_tags=False)
+        self._composer = Composer(name, routed=False)
         worker = new_worker()
         self._parts = Parts(
             store=target if isinstance(target, Store) else open_store(target),

@@ -128,7 +128,7 @@ async def _trial(store: Store, queue: str) -> timedelta:
     """Write an event as any publisher would and roll it back; returns how far the database's clock is ahead."""
     from eventhub.store.values import NewEvent, Route
 
-    event = NewEvent(type="eventhub.doctor", payload="null", route=Route(queue))
+    event = NewEvent(type="eventhub.doctor", payload="null", route=Route(queue, type="eventhub.doctor"))
     before = datetime.now(UTC)
     if store.engine == "sqlite":
         from eventhub.store.sqlite.connection import connect, translated

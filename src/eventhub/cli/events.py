@@ -13,7 +13,7 @@ from eventhub.cli.output import console, document, duration, json_text, moment, 
 from eventhub.cli.output import status as coloured
 from eventhub.cli.times import since as moment_of
 from eventhub.core.events import Event, LogEntry, QueuedEvent, Status
-from eventhub.core.matching import parse_tags
+from eventhub.core.matching import MAX_WANTED_TAGS, parse_tags
 from eventhub.errors import EventNotFound, InvalidEventError, SettingsError
 from eventhub.lake.history import History
 
@@ -84,7 +84,7 @@ def list_events(
 
 def _tags(text: str | None) -> tuple[str, ...]:
     try:
-        return parse_tags(text)
+        return parse_tags(text, most=MAX_WANTED_TAGS)
     except InvalidEventError as error:
         raise SettingsError(f"--tags: {error}") from None
 

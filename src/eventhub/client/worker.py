@@ -15,7 +15,7 @@ from typing import Final, Self
 from eventhub.client.api import Client
 from eventhub.client.performing import HandlerFunction, Performer
 from eventhub.client.working import Run, WorkerNumbers, WorkerSettings
-from eventhub.core.matching import parse_tags
+from eventhub.core.matching import MAX_WANTED_TAGS, parse_tags
 from eventhub.errors import SettingsError
 from eventhub.handling.limits import HANDLER_LIMIT, limit_of
 
@@ -60,7 +60,7 @@ class Worker:
     ) -> None:
         limit = limit_of("The worker's handler", handler_timeout)
         seconds = lease.total_seconds() if isinstance(lease, timedelta) else lease
-        wanted = ",".join(parse_tags(tags))
+        wanted = ",".join(parse_tags(tags, most=MAX_WANTED_TAGS))
         self.worker_id = new_worker_id() if worker_id is None else worker_id
         for name, value, good in (
             ("tags", tags, bool(wanted)),

@@ -3,17 +3,33 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from itertools import islice
 from typing import Final
 
 import msgspec
 
 from eventhub.errors import InvalidEventError, InvalidPatternError
 
-__all__ = ["RESERVED", "Pattern", "any_of", "check_name", "check_queue", "check_type", "parse_tags"]
+__all__ = [
+    "MAX_TAGS",
+    "MAX_WANTED_TAGS",
+    "RESERVED",
+    "Pattern",
+    "any_of",
+    "check_name",
+    "check_queue",
+    "check_type",
+    "parse_tags",
+    "type_matcher",
+]
 
 MAX_LENGTH: Final = 128
 MAX_WILDCARDS: Final = 8
+MAX_TAGS: Final = 64
+"""Of an event."""
+MAX_WANTED_TAGS: Final = 256
+"""That one request for work, or one filter of a list, may name."""
 RESERVED: Final = "hub"
 """The queue that messages to subscribers wait in: nobody else takes from it."""
 _NAME: Final = re.compile(r"[A-Za-z0-9._:-]{1,128}\Z")
@@ -72,13 +88,39 @@ class Pattern(msgspec.Struct, frozen=True):
         return all(w in ("*", g) and (w != "*" or g != "") for w, g in zip(wanted, given, strict=True))
 
 
-def parse_tags(tags: str | Iterable[str] | None) -> tuple[str, ...]:
-    """Tags as a sorted set without blanks around them, from ``"a, b"`` or ``["a", "b"]``."""
+def type_matcher(patterns: Iterable[str]) -> Callable[[str], bool]:
+    """Whether any of the patterns takes an event type, as a function."""
+    texts = frozenset(patterns)
+    wildcards = [Pattern(text) for text in texts if "*" in text]
+    return lambda event_type: event_type in texts or any(pattern.matches(event_type) for pattern in wildcards)
+
+
+def parse_tags(tags: str | Iterable[str] | None, *, most: int | None = MAX_TAGS) -> tuple[str, ...]:
+    """Tags as a sorted set without blanks around them, from ``"a, b"`` or ``["a", "b"]``.
+
+    Repeated and empty ones count, too: more than ``most`` are refused before any of them is looked at.
+    """
     if tags is None:
         return ()
-    parts = tags.split(",") if isinstance(tags, str) else list(tags)
+    if isinstance(tags, str):
+        if most is not None:
+            _check_tag_text(tags, most)
+        parts: list[str] = tags.split(",")
+    else:
+        parts = list(tags if most is None else islice(tags, most + 1))
+        if most is not None and len(parts) > most:
+            raise InvalidEventError(f"There are more than {most} tags; give at most {most}.")
     cleaned = [part.strip() if isinstance(part, str) else part for part in parts]
     return tuple(sorted({check_name("The tag", tag) for tag in cleaned if tag != ""}))
+
+
+def _check_tag_text(tags: str, most: int) -> None:
+    """Room for ``most`` of the longest tags, each with a comma and a blank behind it."""
+    count, room = tags.count(",") + 1, most * (MAX_LENGTH + 2)
+    if count > most:
+        raise InvalidEventError(f"There are {count:,} tags; give at most {most}.")
+    if len(tags) > room:
+        raise InvalidEventError(f"tags has {len(tags):,} characters; at most {room:,} are allowed.")
 
 
 def any_of(wanted: frozenset[str] | None, tags: Iterable[str]) -> bool:

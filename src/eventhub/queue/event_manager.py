@@ -12,7 +12,7 @@ import msgspec
 from eventhub.errors import SettingsError
 from eventhub.handling.limits import HANDLER_LIMIT, limit_of
 from eventhub.handling.threads import DaemonThreads
-from eventhub.queue.event_queue import EventQueue
+from eventhub.queue.event_queue import EventQueue, as_duration
 from eventhub.queue.handlers import HandlerFunction, Handlers
 from eventhub.queue.numbers import Numbers
 from eventhub.queue.running import Run, RunSettings
@@ -26,15 +26,19 @@ F = TypeVar("F", bound=HandlerFunction)
 class EventManager:
     """Runs handlers for the events of a queue, up to ``concurrency`` events at a time.
 
+    Only events whose type has a handler are claimed; the others stay for those who have one.
+
     A handler gets the QueuedEvent and returns ``Success()`` or None, ``TransientError(source, message)`` to
-    be run again after the queue's ``retry_after``, or ``PermanentError(source, message)`` to end the event.
+    be run again later, or ``PermanentError(source, message)`` to end the event. It is run 20 times at most, after
+    5 seconds, 10, 20 and so on up to an hour, unless the queue's ``max_attempts`` and ``retry_after`` say otherwise.
     An exception is a transient error. Each result is stored, and a later pass runs only the handlers that are
     not settled. Plain functions run in threads; ``inline=True`` runs one on the event loop, for those that
     never block.
 
     ``batch`` is the most events claimed at once, ``poll_interval`` the longest sleep, in seconds, when
-    nothing wakes an idle manager. ``on_unmatched`` says what to do with an event that no handler wants: leave
-    it for other processes (``"retry"``) or complete it.
+    nothing wakes an idle manager. ``on_unmatched`` says what becomes of a type that nobody has handled for
+    ``unmatched_after`` (5 minutes), which is so when its oldest event has stayed untouched for so long: its
+    events are left alone and the log tells of it (``"report"``), or they are completed (``"complete"``).
     """
 
     def __init__(
@@ -45,7 +49,8 @@ class EventManager:
         batch: int = 500,
         poll_interval: float = 1.0,
         shutdown_timeout: float = 30.0,
-        on_unmatched: OnUnmatched = "retry",
+        on_unmatched: OnUnmatched = "report",
+        unmatched_after: timedelta | float = 300.0,
     ) -> None:
         for name, value in (("concurrency", concurrency), ("batch", batch)):
             if value < 1:
@@ -55,8 +60,8 @@ class EventManager:
                 f"poll_interval is {poll_interval} and shutdown_timeout {shutdown_timeout}; give seconds, "
                 "more than 0 and at least 0."
             )
-        if on_unmatched not in ("retry", "complete"):
-            raise SettingsError(f"on_unmatched is {on_unmatched!r}; give 'retry' or 'complete'.")
+        if on_unmatched not in ("report", "complete"):
+            raise SettingsError(f"on_unmatched is {on_unmatched!r}; give 'report' or 'complete'.")
         self.queue = queue
         self.numbers = Numbers()
         self._settings = RunSettings(
@@ -66,7 +71,7 @@ class EventManager:
             shutdown_timeout=shutdown_timeout,
         )
         self._handlers = Handlers(DaemonThreads())
-        self._unmatched = Unmatched(on_unmatched)
+        self._unmatched = Unmatched(on_unmatched, as_duration("unmatched_after", unmatched_after, zero=True))
         self._run: Run | None = None
         self._background: asyncio.Task[None] | None = None
 

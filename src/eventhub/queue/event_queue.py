@@ -8,10 +8,13 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any, Final, Literal, Self, Unpack
 
+from msgspec import UNSET, UnsetType
+
 from eventhub.clock import Clock, check_clock
 from eventhub.core.events import Event, QueuedEvent, Status
 from eventhub.core.lifecycle import Release
 from eventhub.core.matching import check_queue
+from eventhub.core.retry import RetryPolicy
 from eventhub.errors import InvalidEventError, SettingsError
 from eventhub.queue.claims import ClaimMemory
 from eventhub.queue.reporting import Reporter
@@ -25,6 +28,8 @@ from eventhub.store.workers import new_worker, retire
 
 __all__ = ["EventQueue", "as_duration"]
 
+HANDLER_RETRY: Final = RetryPolicy(max_retries=19, base_delay=5.0, max_delay=3600.0)
+"""Of a manager, unless its queue says otherwise."""
 _DEFAULT_LEASE: Final = timedelta(minutes=1)
 
 
@@ -34,8 +39,10 @@ class EventQueue:
     ``target`` is a path, a store URL or an open store that others use too. Nothing is opened before the first use.
 
     - ``abandoned_after``: the lease of a poll; an event not finalized or extended by then goes to another poller.
-    - ``max_attempts`` ends an event that fails, or loses its worker, that many times; None means no limit.
-    - ``retry_after``: the wait before a failed event is tried again, by default ``abandoned_after``.
+    - ``max_attempts`` ends an event that fails, or loses its worker, that many times; None means no limit. If it is not
+      given, the handlers of a manager have 20 attempts, and whoever polls has no limit.
+    - ``retry_after``: the wait before a failed event is tried again, by default ``abandoned_after``; in a manager by
+      default 5 seconds, and twice as long each time up to an hour.
     - ``on_dead``: a dead event lets the others of its ordering key go on (``"skip"``), or holds them until
       somebody retries it or calls ``unpark`` (``"park"``).
     - ``clock``: for tests, any object with ``now()``; None means the database's clock.
@@ -47,7 +54,7 @@ class EventQueue:
         *,
         queue: str = "default",
         abandoned_after: timedelta | float = _DEFAULT_LEASE,
-        max_attempts: int | None = None,
+        max_attempts: int | UnsetType | None = UNSET,
         retry_after: timedelta | float | None = None,
         priority: int = 0,
         on_dead: Literal["skip", "park"] = "skip",
@@ -59,18 +66,21 @@ class EventQueue:
         self.retry_after = (
             self.abandoned_after if retry_after is None else as_duration("retry_after", retry_after, zero=True)
         )
-        if max_attempts is not None and (not isinstance(max_attempts, int) or max_attempts < 1):
+        if not (max_attempts is None or max_attempts is UNSET) and (
+            not isinstance(max_attempts, int) or max_attempts < 1
+        ):
             raise SettingsError(f"max_attempts is {max_attempts!r}; give 1 or more, or None for no limit.")
         if on_dead not in ("skip", "park"):
             raise SettingsError(f"on_dead is {on_dead!r}; give 'skip' or 'park'.")
-        self.max_attempts = max_attempts
+        self.max_attempts = None if isinstance(max_attempts, UnsetType) else max_attempts
+        self.handler_retry = _handler_retry(max_attempts, None if retry_after is None else self.retry_after)
         self.clock = check_clock(clock)
         self.store: Store = target if isinstance(target, Store) else open_store(os.fspath(target))
         self._owns_store = not isinstance(target, Store)
         self._owns_name = worker is None
         self.worker = new_worker() if worker is None else worker
         self._composer = Composer(
-            self.name, priority=priority, max_attempts=max_attempts, park_when_dead=on_dead == "park"
+            self.name, priority=priority, max_attempts=self.max_attempts, park_when_dead=on_dead == "park"
         )
         self._claims = ClaimMemory()
         self._reporter = Reporter(self, self._claims)
@@ -237,6 +247,15 @@ def as_duration(name: str, value: timedelta | float, *, zero: bool = False) -> t
     if duration < timedelta(0) or not (zero or duration):
         raise SettingsError(f"{name} is {value!r}; give {'0 or more' if zero else 'more than 0'}.")
     return duration
+
+
+def _handler_retry(max_attempts: int | UnsetType | None, retry_after: timedelta | None) -> RetryPolicy:
+    """How managers try again."""
+    attempts = HANDLER_RETRY.max_attempts if isinstance(max_attempts, UnsetType) else max_attempts
+    max_retries = None if attempts is None else attempts - 1
+    if retry_after is not None:
+        return RetryPolicy.listed([retry_after.total_seconds()], jitter=0.0).override({"max_retries": max_retries})
+    return HANDLER_RETRY.override({"max_retries": max_retries})
 
 
 def _batch(

@@ -82,6 +82,8 @@ class Handlers:
         self._threads = threads
         self._handlers: dict[str, Handler] = {}
         self._by_type: dict[str, tuple[Handler, ...]] = {}
+        self.patterns: frozenset[str] | None = frozenset()
+        """Of the types that there are handlers for; None means all types."""
 
     def add(
         self, handler_id: str, pattern: str, function: HandlerFunction, *, inline: bool, limit: TimeLimit
@@ -96,12 +98,18 @@ class Handlers:
         added = self._handlers[handler_id] = Handler(
             handler_id, Pattern(pattern), function, threads=threads, limit=limit
         )
-        self._by_type.clear()
+        self._changed()
         return added
 
     def remove(self, handler_id: str) -> bool:
+        removed = self._handlers.pop(handler_id, None)
+        self._changed()
+        return removed is not None
+
+    def _changed(self) -> None:
         self._by_type.clear()
-        return self._handlers.pop(handler_id, None) is not None
+        patterns = frozenset(handler.pattern.text for handler in self._handlers.values())
+        self.patterns = None if "*" in patterns else patterns
 
     def is_overdue(self, task: asyncio.Task[Any]) -> bool:
         """Whether the task runs a handler beyond its time limit, which has not ended although it was cancelled."""

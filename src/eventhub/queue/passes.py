@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import timedelta
 from time import perf_counter
 from typing import Final
 
 from eventhub.core.events import Status
-from eventhub.core.lifecycle import Bury, Complete, Outcome, Reason
+from eventhub.core.lifecycle import Bury, Complete, Outcome, Reason, Release
 from eventhub.core.outcomes import HandlerResult, PermanentError, Success, TransientError, verdict
+from eventhub.core.retry import RetryPolicy
 from eventhub.errors import ClaimLost
 from eventhub.handling.logs import get_logger
 from eventhub.handling.texts import clean, readable_value
 from eventhub.queue.handlers import SUCCESS, Handler, Handlers
 from eventhub.queue.jobs import Job
-from eventhub.queue.unmatched import Unmatched
 from eventhub.queue.verdicts import after_failure, join_errors
 
 __all__ = ["Passes", "to_record"]
@@ -34,24 +35,23 @@ class Passes:
     def __init__(
         self,
         handlers: Handlers,
-        unmatched: Unmatched,
         record: Record,
         *,
-        retry_after: timedelta,
-        max_attempts: int | None,
+        retry: RetryPolicy,
     ) -> None:
         self._handlers = handlers
-        self._unmatched = unmatched
         self._record = record
-        self._retry_after = retry_after
-        self._max_attempts = max_attempts
+        self._retry = retry
 
     async def run(self, job: Job) -> Outcome:
         """The outcome of one attempt; raises ClaimLost when somebody else has the event meanwhile."""
         event = job.event
         handlers = self._handlers.matching(event.type)
-        if not handlers:
-            return self._unmatched.outcome(event)
+        if not handlers:  # the last of them was unregistered after the claim
+            return Release()
+        limit = self._limit(job)
+        if limit is not None and event.attempts > limit:  # its workers were lost before they could fail
+            return Bury(f"Abandoned: {limit} attempts were not reported on.", Reason.WORKER_LOST)
         started = perf_counter()
         results: Sequence[HandlerResult]
         if len(handlers) == 1 and not job.known:
@@ -101,12 +101,16 @@ class Passes:
         if judged.kind == "errors":
             self._tell(job, error, delay=None)
             return Bury(error, Reason.FINALIZED, Status.COMPLETED_WITH_ERRORS, execution_ms=took)
-        limit = self._max_attempts if job.max_attempts is None else job.max_attempts
+        wait = self._retry.delay(job.event.retry_count + 2, roll=random.uniform(-1.0, 1.0))  # noqa: S311 - no secret
+        delay = timedelta(seconds=wait)
         outcome = after_failure(
-            error, attempts=job.event.attempts, max_attempts=limit, delay=self._retry_after, execution_ms=took
+            error, attempts=job.event.attempts, max_attempts=self._limit(job), delay=delay, execution_ms=took
         )
-        self._tell(job, error, delay=None if isinstance(outcome, Bury) else self._retry_after)
+        self._tell(job, error, delay=None if isinstance(outcome, Bury) else delay)
         return outcome
+
+    def _limit(self, job: Job) -> int | None:
+        return self._retry.max_attempts if job.max_attempts is None else job.max_attempts
 
     def _tell(self, job: Job, error: str, *, delay: timedelta | None) -> None:
         log.warning(
@@ -115,7 +119,7 @@ class Passes:
             event_type=job.event.type,
             queue=job.event.queue,
             attempt=job.event.attempts,
-            max_attempts=self._max_attempts if job.max_attempts is None else job.max_attempts,
+            max_attempts=self._limit(job),
             delay_ms=None if delay is None else int(delay.total_seconds() * 1000),
             error=error,
         )

@@ -41,6 +41,9 @@ BACKLOG: Final = 4
 """So many full claims may wait to be settled before claiming pauses."""
 MOST_TOLD: Final = 10
 """So many running handlers are told of."""
+SHORTEST_WATCH: Final = 0.5
+LONGEST_WATCH: Final = 60.0
+"""Seconds between two looks for types that nobody handles."""
 LAST_WORDS: Final = 10.0
 """Seconds that settling may take after the handlers have ended."""
 
@@ -74,13 +77,8 @@ class Run:
         self._jobs = Jobs(Appetite(settings.concurrency, settings.batch))
         self._patience = Patience(queue.name)
         self._handlers = handlers
-        self._passes = Passes(
-            handlers,
-            unmatched,
-            self._record,
-            retry_after=queue.retry_after,
-            max_attempts=queue.max_attempts,
-        )
+        self._unmatched = unmatched
+        self._passes = Passes(handlers, self._record, retry=queue.handler_retry)
         self._presence = Presence(queue)
         self._stopping = asyncio.Event()
         self._hurry = asyncio.Event()
@@ -96,13 +94,15 @@ class Run:
         settler = asyncio.create_task(self._settle(), name="eventhub-settler")
         keeper = asyncio.create_task(self._keep(), name="eventhub-keeper")
         presence = asyncio.create_task(self._presence.run(), name="eventhub-presence")
-        everyone = [*claimers, settler, keeper, *runners]
+        watcher = asyncio.create_task(self._watch_unmatched(), name="eventhub-unmatched")
+        everyone = [*claimers, settler, keeper, watcher, *runners]
         stopped = asyncio.create_task(self._stopping.wait(), name="eventhub-stopped")
         try:
             await asyncio.wait([*everyone, stopped], return_when=asyncio.FIRST_COMPLETED)
         finally:
             stopped.cancel()
             presence.cancel()
+            watcher.cancel()
             ending = asyncio.create_task(self._wind_down(claimers, runners, settler, keeper))
             try:
                 await asyncio.shield(ending)
@@ -196,7 +196,7 @@ class Run:
                 if not await self._claim_some(wanted):
                     if not (self._settings.until_empty and jobs.drained):
                         await self._nap(mark)
-                    elif was_drained:
+                    elif was_drained and not await self._see_to_unmatched():
                         return
             except LASTING:
                 raise
@@ -251,6 +251,7 @@ class Run:
                 worker=queue.worker,
                 lease=queue.abandoned_after,
                 limit=wanted,
+                types=self._handlers.patterns,
                 max_attempts=queue.max_attempts,
                 now=queue.now(),
             )
@@ -283,6 +284,38 @@ class Run:
             await self._store.wait(name, since=mark, timeout=longest)
         else:
             await self._store.wakeups.wait(name, since=mark, timeout=longest)
+
+    # ------------------------------------------------------------- unmatched
+
+    async def _watch_unmatched(self) -> None:
+        """Every now and then; what runs until the queue is empty looks at its end."""
+        pause = min(max(self._unmatched.after / 2, SHORTEST_WATCH), LONGEST_WATCH)
+        while True:
+            await asyncio.sleep(pause)
+            try:
+                await self._see_to_unmatched()
+            except LASTING:
+                return
+            except StoreError:  # the claimers meet the same trouble, and say so
+                continue
+
+    async def _see_to_unmatched(self) -> int:
+        """Report what nobody handles, and complete it if that is asked for; returns how many were."""
+        queue, patterns = self._queue, self._handlers.patterns
+        if patterns is None:
+            return 0
+        at = queue.now()
+        found = await self._store.ready_types(queue.name, unless=patterns)
+        idle = self._unmatched.look(queue.name, found, monotonic() if at is None else at.timestamp())
+        if not (idle and self._unmatched.completes):
+            return 0
+        limit = self._settings.batch
+        claims = await self._store.claim(
+            queue.name, worker=queue.worker, lease=queue.abandoned_after, limit=limit, types=idle, now=queue.now()
+        )
+        self._numbers.claimed += len(claims)
+        await self._write_down([Report(claim.held, Complete(0)) for claim in claims])
+        return len(claims)
 
     # --------------------------------------------------------------- runners
 

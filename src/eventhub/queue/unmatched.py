@@ -1,42 +1,54 @@
-"""An event that no handler here wants: completed if told so, else left for others, asked for ever rarer."""
+"""Types that nobody handles: found from time to time, reported, and completed if told so.
+
+A manager claims only what it has handlers for, and leaves the rest to others. A type counts as one that nobody handles
+when its oldest event has stood there untouched for long: who handles it would have taken that one first.
+"""
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections.abc import Iterable
 from datetime import timedelta
 from typing import Final, Literal
 
-from eventhub.core.events import QueuedEvent
-from eventhub.core.lifecycle import Complete, Outcome, Release
 from eventhub.handling.logs import get_logger
 
 __all__ = ["OnUnmatched", "Unmatched"]
 
 log = get_logger("eventhub.queue")
 
-OnUnmatched = Literal["retry", "complete"]
+OnUnmatched = Literal["report", "complete"]
 
-FIRST_WAIT: Final = 1.0
-LONGEST_WAIT: Final = 60.0
-REMEMBERED: Final = 10_000
+MAX_TYPES: Final = 1000
+"""Types that are watched at the same time."""
 
 
 class Unmatched:
-    """The rule of one manager; it remembers how often it saw an event, so that it does not spin on it."""
+    """What one manager has seen of the types that it has no handlers for."""
 
-    def __init__(self, rule: OnUnmatched) -> None:
-        self._rule = rule
-        self._seen: OrderedDict[int, int] = OrderedDict()
-        self._told: set[str] = set()
+    def __init__(self, rule: OnUnmatched, after: timedelta) -> None:
+        self.completes = rule == "complete"
+        self.after = after.total_seconds()
+        self._seen: dict[str, tuple[int, float]] = {}
+        """The oldest event of each type, and since when it has been that."""
+        self._reported: set[str] = set()
 
-    def outcome(self, event: QueuedEvent) -> Outcome:
-        if self._rule == "complete":
-            return Complete(0)
-        if event.type not in self._told and len(self._told) < REMEMBERED:
-            self._told.add(event.type)
-            log.warning("no handler", event_type=event.type, event_id=event.id, queue=event.queue)
-        seen = self._seen.pop(event.id, 0)
-        self._seen[event.id] = seen + 1
-        if len(self._seen) > REMEMBERED:
-            self._seen.popitem(last=False)
-        return Release(timedelta(seconds=min(FIRST_WAIT * 2 ** min(seen, 10), LONGEST_WAIT)))
+    def look(self, queue: str, found: Iterable[tuple[str, int]], now: float) -> frozenset[str]:
+        """The types of which nothing has moved for so long. Each is reported once, until it is gone."""
+        oldest = dict(list(found)[:MAX_TYPES])
+        self._seen = {
+            name: self._seen[name] if self._seen.get(name, (None,))[0] == event_id else (event_id, now)
+            for name, event_id in oldest.items()
+        }
+        self._reported &= oldest.keys()
+        idle = frozenset(name for name, (_, since) in self._seen.items() if now - since >= self.after)
+        for name in sorted(idle - self._reported):
+            log.warning(
+                "no handler",
+                event_type=name,
+                event_id=oldest[name],
+                queue=queue,
+                seconds=int(now - self._seen[name][1]),
+                completed=self.completes,
+            )
+        self._reported |= idle
+        return idle

@@ -8,7 +8,6 @@ from typing import Final
 import msgspec
 
 from eventhub.core.events import QueuedEvent, Status
-from eventhub.core.matching import any_of
 from eventhub.core.strict_json import readable
 
 __all__ = ["FIRST_CLAIM", "Claim", "Held", "Lease", "Unread", "Wanted"]
@@ -26,6 +25,8 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     lease: timedelta
     limit: int = 1
     tags: frozenset[str] | None = None
+    types: frozenset[str] | None = None
+    """Patterns of event types; None means all."""
     max_attempts: int | None = None
     claimed_by: str | None = None
     """The API key that it is asked for with, by name: nobody else can report on the claim."""
@@ -35,11 +36,7 @@ class Wanted(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def what(self) -> tuple[object, ...]:
         """All but who and how many."""
-        return self.queue, self.tags, self.lease, self.max_attempts, self.claimed_by, self.now
-
-    def accepts(self, route_tags: str) -> bool:
-        """Whether the worker takes work with these tags: any of its own, or all work when it names none."""
-        return any_of(self.tags, route_tags.split(","))
+        return self.queue, self.tags, self.types, self.lease, self.max_attempts, self.claimed_by, self.now
 
 
 class Held(msgspec.Struct, frozen=True, gc=False):

@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
+from itertools import islice
 from operator import itemgetter
 from typing import Any, Final, TypedDict
 
-from eventhub.core.matching import check_type, parse_tags
+from eventhub.core.matching import MAX_TAGS, check_type, parse_tags
 from eventhub.core.strict_json import dump, dump_many, dump_metadata, dump_pieces
 from eventhub.errors import InvalidEventError
 from eventhub.store.columns import Doubtful, PlainEvents
@@ -28,6 +29,8 @@ FIRST_YEAR_TOO_FAR: Final = 9000
 """Near the end of its calendar, one database's time is another's infinity. Who has a clock may ask for less."""
 PRIORITIES: Final = range(-1000, 1001)
 _REMEMBERED: Final = 4096
+_SHORT: Final = 256
+"""Texts of tags that are remembered: few are longer, and those would fill the memory."""
 
 
 class Details(TypedDict, total=False):
@@ -52,7 +55,7 @@ _FIELDS: Final = frozenset(_NEEDED) | Details.__optional_keys__
 
 
 class Composer:
-    """Makes the new events of one queue. Without ``route_by_tags`` the tags are kept, but nobody chooses by them."""
+    """Makes the new events of one queue. Unless ``routed`` tags and types are kept, but nobody chooses by them."""
 
     def __init__(
         self,
@@ -61,21 +64,21 @@ class Composer:
         priority: int = 0,
         max_attempts: int | None = None,
         park_when_dead: bool = False,
-        route_by_tags: bool = True,
+        routed: bool = True,
     ) -> None:
         self._queue = queue
         self._priority = _priority(priority)
         self._max_attempts = max_attempts
         self._park_when_dead = park_when_dead
-        self._route_by_tags = route_by_tags
-        self._plain = Route(queue, (), self._priority)
-        self._routes: dict[tuple[tuple[str, ...], int], Route] = {}
-        self._types: set[str] = set()
+        self._routed = routed
+        self._routes: dict[tuple[tuple[str, ...], int, str], Route] = {}
+        self._types: dict[str, Route] = {}
+        """The types that were checked, each with the route of events that have no more than a type and a payload."""
 
     def one(self, event: object, payload: Any, details: Mapping[str, Any]) -> NewEvent:
         """The event of a single publish: a mapping, or a type and a payload with details beside them."""
-        if isinstance(event, str) and event in self._types and not details:
-            return NewEvent(type=event, payload=dump(payload), route=self._plain, max_attempts=self._max_attempts)
+        if isinstance(event, str) and (route := self._types.get(event)) is not None and not details:
+            return NewEvent(type=event, payload=dump(payload), route=route, max_attempts=self._max_attempts)
         if isinstance(event, Mapping):
             if payload is not None or details:
                 beside = ", ".join((["payload"] if payload is not None else []) + sorted(details))
@@ -106,7 +109,7 @@ class Composer:
 
     def _column(self, name: str, payloads: Sequence[Any]) -> Sequence[NewEvent] | None:
         """Plain events whose first few payloads are good; None if one of these needs a closer look."""
-        like = NewEvent(type=name, payload="", route=self._plain, max_attempts=self._max_attempts)
+        like = NewEvent(type=name, payload="", route=self._types[name], max_attempts=self._max_attempts)
         plain = PlainEvents(like, dump_pieces(payloads), len(payloads))
         try:
             plain.check_some()
@@ -120,13 +123,14 @@ class Composer:
         ``texts`` are their payloads as they are to be stored, where these are known (see ``ready_texts``).
         """
         events = list(events)
-        known, route, limit = self._types, self._plain, self._max_attempts
+        known, limit = self._types, self._max_attempts
         composed: list[NewEvent] = []
         add = composed.append
         try:
             for event, text in zip(events, texts or _payloads(events), strict=True):
-                name = None if text is None else event.get("type")
-                if text is None or not isinstance(name, str) or name not in known:
+                name: Any = None if text is None else event.get("type")
+                route = known.get(name) if isinstance(name, str) else None
+                if text is None or route is None:
                     add(self._from(event, text))
                 elif len(event) == len(_NEEDED):
                     add(NewEvent(type=name, payload=text, route=route, max_attempts=limit))
@@ -153,10 +157,11 @@ class Composer:
                 raise InvalidEventError(f"The event has no {field}; {remedy}.")
         tags, sent_tags = _tags(event.get("tags"))
         priority = event.get("priority")
+        name = self._type(event["type"])
         return NewEvent(
-            type=self._type(event["type"]),
+            type=name,
             payload=dump(event["payload"]) if payload is None else payload,
-            route=self._route(tags, self._priority if priority is None else _priority(priority)),
+            route=self._route(tags, self._priority if priority is None else _priority(priority), name),
             metadata=dump_metadata(event.get("metadata")),
             tags=sent_tags,
             title=_text("title", event.get("title"), MAX_TEXT),
@@ -170,13 +175,14 @@ class Composer:
 
     def _type(self, value: object) -> str:
         name = check_type(value)
-        if len(self._types) >= _REMEMBERED:
-            self._types.clear()
-        self._types.add(name)
+        if name not in self._types:
+            if len(self._types) >= _REMEMBERED:
+                self._types.clear()
+            self._types[name] = self._route((), self._priority, name)
         return name
 
-    def _route(self, tags: tuple[str, ...], priority: int) -> Route:
-        key = (tags if self._route_by_tags else (), priority)
+    def _route(self, tags: tuple[str, ...], priority: int, name: str) -> Route:
+        key = (tags, priority, name) if self._routed else ((), priority, "")
         route = self._routes.get(key)
         if route is None:
             if len(self._routes) >= _REMEMBERED:
@@ -198,10 +204,10 @@ def _tags(tags: object) -> tuple[tuple[str, ...], str | None]:
     if tags is None:
         return (), None
     if isinstance(tags, str):
-        return _tags_of_text(tags)
+        return _tags_of_text(tags) if len(tags) <= _SHORT else (parse_tags(tags), tags)
     if not isinstance(tags, Iterable):
         raise InvalidEventError(f"tags is {tags!r}; give 'a, b' or ['a', 'b'].")
-    listed = list(tags)
+    listed = list(islice(tags, MAX_TAGS + 1))
     parsed = parse_tags(listed)
     return parsed, ",".join(str(tag).strip() for tag in listed) or None
 

@@ -34,6 +34,7 @@ from eventhub.store.operating import Operating
 from eventhub.store.portions import Portions
 from eventhub.store.pruning import Pruning
 from eventhub.store.reading import Reading
+from eventhub.store.retirement import ROUTE_IDLE, Retirement
 from eventhub.store.snapshots import Snapshots
 from eventhub.store.values import NewEvent, Published, Report, Settled, Tended
 from eventhub.store.wakeups import Wakeups
@@ -53,7 +54,7 @@ TEND_SHARE = 20
 """A look that took t seconds is not repeated before this many times t, so tending stays a small share of the work."""
 
 
-class Store(Reading, Watching, Operating, Delivering, Messaging, Ledger, Pruning, Snapshots, Audit, Buses):
+class Store(Reading, Watching, Operating, Delivering, Messaging, Ledger, Pruning, Snapshots, Audit, Buses, Retirement):
     """A database of events and deliveries. Opens itself on first use; faces share it.
 
     ``await store`` opens it at once, ``async with store`` opens it and closes it at the end.
@@ -79,6 +80,7 @@ class Store(Reading, Watching, Operating, Delivering, Messaging, Ledger, Pruning
         self._claiming = Batcher(self._claim_calls, limit=batch // SMALL, lanes=lanes)
         self._portions = Portions()
         self._tend_at = 0.0
+        self._retire_at = time.monotonic() + ROUTE_IDLE.total_seconds()
         self._background: set[asyncio.Task[Any]] = set()
 
     # ------------------------------------------------------------------ life
@@ -228,6 +230,7 @@ class Store(Reading, Watching, Operating, Delivering, Messaging, Ledger, Pruning
         lease: timedelta,
         limit: int = 1,
         tags: Iterable[str] | None = None,
+        types: Iterable[str] | None = None,
         max_attempts: int | None = None,
         most_bytes: int | None = None,
         claimed_by: str | None = None,
@@ -235,6 +238,7 @@ class Store(Reading, Watching, Operating, Delivering, Messaging, Ledger, Pruning
     ) -> list[Claim]:
         """Lease up to ``limit`` ready deliveries of a queue to a worker, oldest first.
 
+        With ``tags`` only work that has any of them, with ``types`` only events whose type fits any of these patterns.
         With ``most_bytes`` there are fewer when their payloads would be more than about that.
 
         Abandoned and due ones are made ready first: always when a ``now`` is given, else a few times a second.
@@ -247,6 +251,7 @@ class Store(Reading, Watching, Operating, Delivering, Messaging, Ledger, Pruning
             lease=lease,
             limit=limit,
             tags=None if tags is None else frozenset(tags),
+            types=None if types is None else frozenset(types),
             max_attempts=max_attempts,
             most_bytes=most_bytes,
             claimed_by=claimed_by,
@@ -360,6 +365,9 @@ class Store(Reading, Watching, Operating, Delivering, Messaging, Ledger, Pruning
         self.abandoned += tended.taken_back
         if tended.total:
             self._announce(None)
+        if now is None and started >= self._retire_at:
+            self._retire_at = started + ROUTE_IDLE.total_seconds()
+            self._spawn(self.retire_routes)
         return tended
 
     async def recover(self, queue: str, *, now: datetime | None = None) -> Tended:

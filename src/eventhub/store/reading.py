@@ -59,6 +59,13 @@ class Reading(ABC):
         """
 
     @abstractmethod
+    async def ready_types(self, queue: str, *, unless: frozenset[str] = frozenset()) -> list[tuple[str, int]]:
+        """The types that have something ready in a queue, each with its oldest event, the oldest first.
+
+        Types that any of the patterns in ``unless`` takes are left out, and not looked at.
+        """
+
+    @abstractmethod
     async def current(self, ids: Sequence[int]) -> dict[int, Current]:
         """How deliveries stand; those that are settled or unknown are missing."""
 

@@ -34,11 +34,15 @@ __all__ = [
 
 
 class Route(msgspec.Struct, frozen=True):
-    """Where work waits: a queue, a set of tags and a priority, interned as one small number."""
+    """Where work waits: a queue, a set of tags, a priority and an event type, interned as one small number.
+
+    The type of work that nobody chooses by its type is empty.
+    """
 
     queue: str
     tags: tuple[str, ...] = ()
     priority: int = 0
+    type: str = ""
 
 
 class NewEvent(msgspec.Struct, kw_only=True, gc=False):

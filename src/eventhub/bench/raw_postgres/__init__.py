@@ -35,8 +35,8 @@ class RawPostgres(Raw):
 
     async def open(self) -> None:
         (first,) = await self._open_connections(1)
-        await first.execute(SQL.add_route)
-        self._route = await first.fetchval(SQL.find_route)
+        await first.execute(SQL.add_route, TYPE)
+        self._route = await first.fetchval(SQL.find_route, TYPE)
 
     async def close(self) -> None:
         for connection in self._connections:
@@ -65,7 +65,8 @@ class RawPostgres(Raw):
 
     async def _store(self, connection: Any, payloads: list[str]) -> None:
         """Event, delivery and log row of each, in one statement and one commit."""
-        await connection.fetch(STORE.insert_plain, [self._route], [TYPE], "\n".join(payloads), None, None, None)
+        route = [self._route]
+        await connection.fetch(STORE.insert_plain, route, [TYPE], "\n".join(payloads), None, None, None, route)
 
     async def _store_one(self, connection: Any, payloads: list[str], *, tell: bool = False) -> None:
         """The same for one event, of which those who listen may be told with the commit."""

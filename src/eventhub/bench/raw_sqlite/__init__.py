@@ -31,8 +31,8 @@ class RawSqlite(Raw):
 
     async def open(self) -> None:
         self._connection = connect(self._path)
-        self._connection.execute(SQL.add_route)
-        self._route = int(self._connection.execute(SQL.find_route).get)
+        self._connection.execute(SQL.add_route, (TYPE,))
+        self._route = int(self._connection.execute(SQL.find_route, (TYPE,)).get)
 
     async def close(self) -> None:
         self._connection.close()

@@ -27,7 +27,10 @@ class NewEventBody(Asked):
 
     title: Annotated[str, Meta(max_length=10_000)] | None = None
     description: Annotated[str, Meta(max_length=10_000)] | None = None
-    tags: Annotated[Tags, Meta(description='As "a, b" or ["a", "b"]; a worker takes it by any of them.')] | None = None
+    tags: (
+        Annotated[Tags, Meta(description='As "a, b" or ["a", "b"], at most 64; a worker takes it by any of them.')]
+        | None
+    ) = None
     event_type: Annotated[EventType, Meta(description="Also as `type`.")] | None = None
     type: EventType | None = None
     payload: Annotated[Any, Meta(description="Any JSON; a broadcast needs one, which may be null.")] = UNSET

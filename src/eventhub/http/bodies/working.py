@@ -55,7 +55,7 @@ Lease = Annotated[float, Meta(ge=1, le=LONGEST_LEASE, description="How long the 
 class SubscribeBody(Asked):
     """What a worker asks for; the same members may stand in the query of a GET."""
 
-    tags: Annotated[Tags, Meta(description="Work with any of these tags.")]
+    tags: Annotated[Tags, Meta(description="Work with any of these tags, at most 256.")]
     worker_id: WorkerId
     wait: Annotated[float, Meta(ge=0, le=LONGEST_WAIT, description="Seconds to wait when there is no work yet.")] = 0.0
     limit: Annotated[int, Meta(ge=1, le=MOST_EVENTS, description="Answer with a list of at most so many.")] | None = (

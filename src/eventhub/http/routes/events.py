@@ -9,7 +9,7 @@ from msgspec import UNSET, Meta
 from msgspec.structs import replace
 
 from eventhub.core.events import QueuedEvent, Status
-from eventhub.core.matching import check_queue, check_type, parse_tags
+from eventhub.core.matching import MAX_WANTED_TAGS, check_queue, check_type, parse_tags
 from eventhub.errors import EventNotFound, InvalidEventError
 from eventhub.handling.logs import get_logger
 from eventhub.http import cloud_events
@@ -195,7 +195,7 @@ def _filter(query: ListQuery) -> EventFilter:
             detail = f"The cursor {query.cursor!r} is none of ours; take next_cursor as it is."
             raise Problem(400, "invalid-query", detail)
     try:
-        tags = None if query.tags is None else frozenset(parse_tags(query.tags))
+        tags = None if query.tags is None else frozenset(parse_tags(query.tags, most=MAX_WANTED_TAGS))
         kind = None if query.type is None else check_type(query.type)
         queue = None if query.queue is None else check_queue("The queue", query.queue)
         since = None if query.since is None else as_moment(query.since)

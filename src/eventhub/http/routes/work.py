@@ -11,7 +11,7 @@ from typing import Any, Final
 from msgspec import UNSET
 
 from eventhub.core.events import Action
-from eventhub.core.matching import parse_tags
+from eventhub.core.matching import MAX_WANTED_TAGS, parse_tags
 from eventhub.errors import EventHubError, InvalidEventError
 from eventhub.handling.logs import get_logger
 from eventhub.http.answers import NO_STORE, Answer, document, empty
@@ -65,7 +65,7 @@ def _tags(ask: Ask, wanted: SubscribeBody) -> tuple[str, ...]:
     """The tags that the worker asks for, if its key lets it have them."""
     status = 422 if ask.body is not None else 400
     try:
-        tags = parse_tags(wanted.tags)
+        tags = parse_tags(wanted.tags, most=MAX_WANTED_TAGS)
     except InvalidEventError as error:
         raise Problem(status, "invalid-request", str(error), pointer="/tags") from None
     if not tags:

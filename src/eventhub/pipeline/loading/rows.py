@@ -44,13 +44,16 @@ class RouteNumbers:
 
 
 def event_rows(batch: pa.RecordBatch, routes: RouteNumbers) -> pa.RecordBatch:
-    """Events as the table has them: queue and tags lead to a route."""
-    queues, tags = _encoded(_column(batch, pa.field("queue", pa.string()))), _encoded(batch.column("tags"))
-    every_tag = max(len(tags.dictionary), 1)
-    pairs = _codes(queues) * every_tag + _codes(tags)
-    distinct, places = np.unique(pairs, return_inverse=True)
-    queue_names, tag_names = queues.dictionary.to_pylist(), tags.dictionary.to_pylist()
-    named = [(queue_names[pair // every_tag] or "default", _of_route(tag_names[pair % every_tag])) for pair in distinct]
+    """Events as the table has them: queue, tags and type lead to a route."""
+    parts = [_encoded(_column(batch, pa.field(name, pa.string()))) for name in ("queue", "tags", "type")]
+    sizes = [max(len(part.dictionary), 1) for part in parts]
+    codes = np.ravel_multi_index([_codes(part) for part in parts], sizes)
+    distinct, places = np.unique(codes, return_inverse=True)
+    queues, tags, types = (part.dictionary.to_pylist() for part in parts)
+    named = [
+        (queues[queue] or "default", _of_route(tags[tag]), types[kind] or "")
+        for queue, tag, kind in zip(*np.unravel_index(distinct, sizes), strict=True)
+    ]
     numbers = np.array(routes.of(named), dtype=np.int32)[places]
     columns = [pa.array(numbers) if field.name == "route" else _column(batch, field) for field in EVENTS]
     return pa.RecordBatch.from_arrays(columns, schema=EVENTS)
@@ -96,4 +99,4 @@ def _codes(column: pa.DictionaryArray) -> np.ndarray[tuple[int], np.dtype[np.int
 
 
 def _of_route(tags: str | None) -> str:
-    return ",".join(parse_tags(tags))
+    return ",".join(parse_tags(tags, most=None))

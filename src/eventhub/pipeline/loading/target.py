@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 __all__ = ["RouteName", "Target"]
 
-RouteName = tuple[str, str]
-"""A queue and its tags, sorted, with commas: a route of ordinary priority."""
+RouteName = tuple[str, str, str]
+"""A queue, its tags, sorted, with commas, and a type: a route of ordinary priority."""
 
 
 class Target(ABC):

@@ -92,7 +92,7 @@ def again(row: dict[str, Any], order: Order) -> NewEvent:
     made = NewEvent(
         type=row["type"],
         payload=row["payload"],
-        route=Route(row["queue"]),
+        route=Route(row["queue"], type=row["type"]),
         metadata=dump_metadata({**known, REPLAY_OF: str(row["id"])}),
         title=row["title"],
         description=row["description"],
@@ -103,7 +103,7 @@ def again(row: dict[str, Any], order: Order) -> NewEvent:
         made.work, made.broadcast, made.targets = False, True, (order.subscriber,)
         return made
     made.tags = row["tags"]
-    made.route = Route(row["queue"], parse_tags(row["tags"]))
+    made.route = Route(row["queue"], parse_tags(row["tags"], most=None), type=row["type"])
     if row["queue"] == order.work_queue:
         made.max_attempts = order.max_retries
         made.work = bool(made.route.tags)

@@ -64,7 +64,7 @@ def synthesize(
     making = 0.0
     with open_target(url) as target:
         routes = RouteNumbers(target)
-        routes.of([(HUB, str(subscriber)) for subscriber in ids])
+        routes.of([(HUB, str(subscriber), "") for subscriber in ids])
         made = iter(histories(plan))
         while True:
             before = time.perf_counter()

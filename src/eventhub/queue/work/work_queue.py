@@ -11,7 +11,7 @@ from typing import Any, Final, Self
 from eventhub.clock import Clock, check_clock
 from eventhub.core.events import Action
 from eventhub.core.lifecycle import Release, State
-from eventhub.core.matching import check_queue, parse_tags
+from eventhub.core.matching import MAX_WANTED_TAGS, check_queue, parse_tags
 from eventhub.errors import EventHubError, InvalidEventError, NotProcessing, SettingsError
 from eventhub.handling.texts import clean
 from eventhub.queue.event_queue import as_duration
@@ -378,7 +378,7 @@ def _only(answers: list[Recorded | EventHubError]) -> Recorded:
 def _wanted(tags: str | Iterable[str] | None) -> frozenset[str] | None:
     if tags is None:
         return None
-    parsed = frozenset(parse_tags(tags))
+    parsed = frozenset(parse_tags(tags, most=MAX_WANTED_TAGS))
     if not parsed:
         raise InvalidEventError("tags is empty; name at least one tag to take work by.")
     return parsed

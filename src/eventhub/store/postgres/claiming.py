@@ -18,10 +18,12 @@ from eventhub.core.lifecycle import Release
 from eventhub.errors import StoreError
 from eventhub.store.claims import FIRST_CLAIM, Claim, Held, Lease, Unread, Wanted
 from eventhub.store.postgres.floors import Look
-from eventhub.store.postgres.memory import Remembering, in_one_incarnation
+from eventhub.store.postgres.memory import in_one_incarnation
 from eventhub.store.postgres.publishing import SQL
 from eventhub.store.postgres.reading import same
-from eventhub.store.routes import KnownRoutes, by_priority
+from eventhub.store.postgres.route_numbers import PostgresRoutes
+from eventhub.store.retirement import ROUTE_KEPT
+from eventhub.store.routes import KnownRoutes
 from eventhub.store.rows import to_claimed, to_claims
 from eventhub.store.values import Report
 
@@ -30,10 +32,15 @@ __all__ = ["PostgresClaiming"]
 T = TypeVar("T")
 ROUTES_SECONDS: Final = 1.0
 """How long the known routes are trusted while they yield work."""
+LEAST_OF_EACH: Final = 16
+"""Deliveries of each of several routes that a claim looks at, at least."""
+SPREAD: Final = 4
+"""So many times what would do if all of them had as much."""
 BETWEEN: Final = "\x1e"
 """What stands between two payloads of an answer."""
 
 _numbers = msgspec.json.Decoder(list[int]).decode
+_shares = msgspec.json.Decoder(dict[str, int | None]).decode
 _specials = msgspec.json.Decoder(list[list[Any]]).decode
 
 
@@ -81,7 +88,7 @@ class Taken(msgspec.Struct):
         return shared
 
 
-class PostgresClaiming(Remembering):
+class PostgresClaiming(PostgresRoutes):
     """The claiming part of the PostgreSQL store."""
 
     @abstractmethod
@@ -113,16 +120,22 @@ class PostgresClaiming(Remembering):
         """The routes: another process may have added one, so an empty claim looks again."""
         if fresh or time.monotonic() - self._memory.known_at > ROUTES_SECONDS:
             asked_at = time.monotonic()
+            if asked_at - self._memory.asked_at > ROUTE_KEPT.total_seconds() / 2:  # some may have gone unheard
+                self._memory.known = KnownRoutes()
             self._memory.known.learn(await self._read(SQL.new_routes, self._memory.known.last))
-            self._memory.known_at = asked_at
+            self._memory.known_at = self._memory.asked_at = asked_at
         return self._memory.known
+
+    def _doubt_known_routes(self) -> None:
+        """The next claim asks for routes that have changed before it looks for work."""
+        self._memory.known_at = 0.0
 
     async def _take(self, wanted: Wanted, workers: list[str]) -> Taken:
         """For the one worker, or for many of whom each gets one: then as many as possible, not just some."""
         taken = Taken()
         for fresh in (False, True):
             known = await self._known_routes(fresh=fresh or wanted.now is not None)
-            for routes in by_priority(known.find(wanted.queue, wanted.tags)):
+            for routes in known.choose(wanted.queue, wanted.tags, wanted.types):
                 left = wanted.limit - len(taken.claims)
                 if left > 0:
                     taken.add(await self._take_from(routes, left, wanted, taken.left_of(workers)))
@@ -133,17 +146,69 @@ class PostgresClaiming(Remembering):
     async def _take_from(self, routes: list[int], limit: int, wanted: Wanted, workers: list[str]) -> Taken:
         if len(routes) == 1:
             return await self._take_from_one(routes[0], limit, wanted, workers)
-        fence = self._memory.incarnation.fence
-        beside = wanted.max_attempts, wanted.now, wanted.claimed_by, fence
-        asked = (routes, limit, workers, wanted.lease, *beside)
-        taken = await self._told(await self._fetch(SQL.claim_routes, *asked), wanted, workers)
-        if not taken.is_enough(limit, workers) and await self._fetch(SQL.any_ready, routes):
-            # Others hold the oldest of all just now. One by one, a claim steps over what is held.
-            for route in routes:
+        taken = Taken()
+        looks = [self._memory.floors.look(route, everywhere=wanted.now is not None) for route in routes]
+        while looks:
+            held_by_others = await self._take_by_age(looks, limit, taken, wanted, workers)
+            if taken.is_enough(limit, workers):
+                return taken
+            for route in held_by_others:  # the oldest of it; by itself, what follows is found
                 left = limit - len(taken.claims)
                 if left > 0:
                     taken.add(await self._take_from_one(route, left, wanted, taken.left_of(workers)))
+            looks = [below for look in looks if (below := self._memory.floors.look_below(look)) is not None]
+            if taken.is_enough(limit, workers):
+                return taken
+        for route in routes:
+            self._look_later(route, wanted.queue)
         return taken
+
+    async def _take_by_age(
+        self, looks: list[Look], limit: int, taken: Taken, wanted: Wanted, workers: list[str]
+    ) -> list[int]:
+        """Take the oldest of several routes; returns those that have anything more."""
+        each = max(LEAST_OF_EACH, SPREAD * limit // len(looks))
+        while True:
+            left = limit - len(taken.claims)
+            each = min(left, each)
+            more, had, deeper = await self._look_at_all(looks, left, each, wanted, taken.left_of(workers))
+            taken.add(more)
+            if not (deeper and more.claims and each < left and len(taken.claims) < limit):
+                return had
+            each = limit  # one of them has nearly all
+
+    async def _look_at_all(
+        self, looks: list[Look], limit: int, each: int, wanted: Wanted, workers: list[str]
+    ) -> tuple[Taken, list[int], bool]:
+        """What was taken, the routes that had anything, and whether one has more than was looked at."""
+        routes, starts = [look.route for look in looks], [look.start for look in looks]
+        beside = wanted.max_attempts, wanted.now, wanted.claimed_by, self._memory.incarnation.fence
+        asked = (routes, limit, workers, wanted.lease, *beside, starts, each)
+        try:
+            answer = await self._fetch(SQL.claim_routes, *asked)
+            taken = await self._told([row[:8] for row in answer], wanted, workers)
+        except BaseException:
+            self._memory.floors.lower(zip(routes, starts, strict=True))  # what it held was passed over by others
+            raise
+        *_, shares, seen, deeper = answer[0]
+        last: dict[str, int | None] = _shares(shares) if shares else {}
+        had = set(seen or ())
+        missed = [look for look in looks if look.route not in had]
+        for look in looks:
+            newest_taken = last.get(str(look.route))
+            if newest_taken is not None:
+                self._memory.floors.claimed(look, newest_taken)
+        dear = [look.route for look in missed if self._memory.floors.missed(look)]
+        if dear and not taken.claims:
+            await self._mark(dear)
+        return taken, sorted(had), bool(deeper)
+
+    async def _mark(self, routes: list[int]) -> None:
+        asked_at = time.monotonic()
+        ((newest,),) = await self._read(SQL.newest_id)
+        way = time.monotonic() - asked_at
+        for route in routes:
+            self._memory.floors.mark(route, newest, way=way)
 
     async def _take_from_one(self, route: int, limit: int, wanted: Wanted, workers: list[str]) -> Taken:
         taken = Taken()
@@ -167,9 +232,7 @@ class PostgresClaiming(Remembering):
         if taken.claims:
             self._memory.floors.claimed(look, taken.claims[-1].held.id, all_of_it=len(taken.claims) < limit)
         elif self._memory.floors.missed(look):
-            asked_at = time.monotonic()
-            ((newest,),) = await self._read(SQL.newest_id)
-            self._memory.floors.mark(look.route, newest, way=time.monotonic() - asked_at)
+            await self._mark([look.route])
         return taken
 
     def _look_later(self, route: int, queue: str) -> None:
@@ -184,7 +247,9 @@ class PostgresClaiming(Remembering):
 
     async def _told(self, answer: list[Any], wanted: Wanted, workers: list[str]) -> Taken:
         """The one row that a claim is answered with. A delivery of work has the id of its event."""
-        ((until, numbers, payloads, types, times, more, whose),) = answer
+        ((until, numbers, payloads, types, times, more, whose, changed),) = answer
+        if (changed or 0) > self._memory.known.last:  # what is older than this may wait on a route that we do not know
+            self._doubt_known_routes()
         if numbers is None:
             return Taken()
         ids, texts = _numbers(f"[{numbers[1:-1]}]"), payloads.split(BETWEEN)

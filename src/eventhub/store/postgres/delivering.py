@@ -26,6 +26,7 @@ from eventhub.store.postgres.memory import in_one_incarnation
 from eventhub.store.postgres.publishing import SQL, lock_lanes
 from eventhub.store.postgres.reading import same
 from eventhub.store.postgres.subscribing import PostgresSubscribing
+from eventhub.store.values import Route
 
 __all__ = ["PostgresDelivering"]
 
@@ -44,11 +45,11 @@ class PostgresDelivering(PostgresSubscribing):
     @in_one_incarnation
     async def fan_out(self, plan: Plan, *, limit: int = 500, now: datetime | None = None) -> FannedOut:
         await self.open()
-        await self._learn_routes(set(plan.routes))
+        routes = await self._learn_routes(plan.routes)
         floor = 0 if now is not None else self._memory.marker_floor.start
 
         async def work(connection: Any) -> tuple[FannedOut, _Round | None]:
-            return await self._hand_out(connection, plan, limit, floor, now)
+            return await self._hand_out(connection, plan, routes, limit=limit, floor=floor, now=now)
 
         done, passed = await self._transact(work)
         if passed is not None and now is None:
@@ -59,7 +60,14 @@ class PostgresDelivering(PostgresSubscribing):
         return done
 
     async def _hand_out(
-        self, connection: Any, plan: Plan, limit: int, floor: int, now: datetime | None
+        self,
+        connection: Any,
+        plan: Plan,
+        routes: dict[Route, int],
+        *,
+        limit: int,
+        floor: int,
+        now: datetime | None,
     ) -> tuple[FannedOut, _Round | None]:
         """Several statements, each with a fresh look: what is decided rests on what others have committed."""
         if not await connection.fetchval(SQL.hold_fanout):
@@ -76,7 +84,7 @@ class PostgresDelivering(PostgresSubscribing):
             markers = await self._with_payloads(connection, markers)
         handed, placements, rest = chosen(markers, plan)
         heads = await lock_lanes(connection, lanes_in(placements))
-        await self._insert_messages(connection, handed, placements, Layout(placements, heads), now)
+        await self._insert_messages(connection, handed, placements, Layout(placements, heads), routes=routes, now=now)
         more = rest or len(handed) < len(rows) or len(rows) == limit
         passed = _Round(handed[-1].event_id, oldest_running=oldest_running, transaction=transaction)
         return FannedOut(events=len(handed), messages=len(placements), more=more), passed
@@ -99,10 +107,11 @@ class PostgresDelivering(PostgresSubscribing):
         handed: list[Marker],
         placements: list[Placement],
         layout: Layout,
+        *,
+        routes: dict[Route, int],
         now: datetime | None,
     ) -> None:
-        numbers = self._memory.routes
-        route = {subscriber: numbers[routes_of(subscriber)[0]] for subscriber in {p.subscriber for p in placements}}
+        route = {subscriber: routes[routes_of(subscriber)[0]] for subscriber in {p.subscriber for p in placements}}
         due = {marker.event_id: marker.due for marker in handed}
         wanted = {placement.event_id for placement in placements}
         await connection.execute(
@@ -164,10 +173,10 @@ class PostgresDelivering(PostgresSubscribing):
         """The numbers of their routes, remembered: with many subscribers to look them up costs more than the claim."""
         unknown = [number for number in subscribers if number not in self._memory.pairs]
         if unknown:
-            await self._learn_routes({route for number in unknown for route in routes_of(number)})
+            routes = await self._learn_routes({route for number in unknown for route in routes_of(number)})
             for number in unknown:
                 fresh, again = routes_of(number)
-                self._memory.pairs[number] = (self._memory.routes[fresh], self._memory.routes[again])
+                self._memory.pairs[number] = (routes[fresh], routes[again])
         return [self._memory.pairs[number] for number in subscribers]
 
     def _note_looks(self, rows: list[Any], looks: list[list[Look]]) -> None:

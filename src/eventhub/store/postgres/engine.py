@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
@@ -36,6 +36,7 @@ from eventhub.store.postgres.operating import PostgresOperating
 from eventhub.store.postgres.pruning import PostgresPruning
 from eventhub.store.postgres.publishing import (
     SQL,
+    RouteRetired,
     is_plain,
     publish_arriving,
     publish_bare_one,
@@ -47,6 +48,7 @@ from eventhub.store.postgres.schema import migrate
 from eventhub.store.postgres.server import Server
 from eventhub.store.postgres.signals import POLL_SECONDS, Signals
 from eventhub.store.postgres.watching import PostgresWatching
+from eventhub.store.retirement import ROUTES_AT_ONCE
 from eventhub.store.values import NewEvent, Published, Report, Route, Settled, Tended
 
 __all__ = ["PostgresStore"]
@@ -199,37 +201,45 @@ class PostgresStore(
     ) -> list[Answer[Published]]:
         one = bare_one(calls[0]) if len(calls) == 1 else None
         if one is not None and (route := self._memory.routes.get(one.route)) is not None:
-            with translated(self.url):
+            with translated(self.url), suppress(RouteRetired):
                 return [[await publish_bare_one(self._lending, one, route, now, self._signals.carried)]]
-        await self._learn_routes(routes_in(calls))
+        return await self._using_routes(routes_in(calls), lambda routes: self._publish_on(routes, calls, now))
+
+    async def _publish_on(
+        self, routes: dict[Route, int], calls: list[Sequence[NewEvent]], now: datetime | None
+    ) -> list[Answer[Published]]:
         if is_unchecked(calls):
             if self._way < NEAR:
-                return [await self._publish_unchecked(calls[0], now)]
+                return [await self._publish_unchecked(calls[0], routes, now)]
             self._way *= FORGETTING
             check(calls[0])
         if is_plain(calls):
             with translated(self.url):
-                return await publish_plain(self._lending, calls, self._memory.routes, now, self._signals.carried)
-        return await self._transact(lambda connection: publish_calls(connection, calls, self._memory.routes, now))
+                return await publish_plain(self._lending, calls, routes, now, self._signals.carried)
+        return await self._transact(lambda connection: publish_calls(connection, calls, routes, now))
 
-    async def _publish_unchecked(self, events: PlainEvents, now: datetime | None) -> Sequence[Published]:
+    async def _publish_unchecked(
+        self, events: PlainEvents, routes: dict[Route, int], now: datetime | None
+    ) -> Sequence[Published]:
         with translated(self.url):
             async with self._lending.connection() as connection:
                 asked_at = time.monotonic()
                 async with connection.transaction():
                     self._way = time.monotonic() - asked_at
-                    return await publish_arriving(connection, events, self._memory.routes, now, self._signals.carried)
+                    return await publish_arriving(connection, events, routes, now, self._signals.carried)
 
     @in_one_incarnation
     async def _publish_acting(self, events: Sequence[NewEvent], act: Act, now: datetime | None) -> Sequence[Published]:
-        async def work(connection: Any) -> Sequence[Published]:
-            (answer,) = await publish_calls(connection, [events], self._memory.routes, now)
-            if isinstance(answer, Exception):
-                raise answer
-            return answer
+        async def publish_on(routes: dict[Route, int]) -> Sequence[Published]:
+            async def work(connection: Any) -> Sequence[Published]:
+                (answer,) = await publish_calls(connection, [events], routes, now)
+                if isinstance(answer, Exception):
+                    raise answer
+                return answer
 
-        await self._learn_routes(routes_in([events]))
-        return await self._transact(audited(published_by(act), work, now))
+            return await self._transact(audited(published_by(act), work, now))
+
+        return await self._using_routes(routes_in([events]), publish_on)
 
     @in_one_incarnation
     async def _publish_within(
@@ -246,29 +256,12 @@ class PostgresStore(
             )
         with translated(self.url):
             await self._incarnations.check_foreign(connection, lambda: self._read(SQL.check))
-        await self._learn_routes(routes_in([events]))
+        routes = await self._learn_routes(routes_in([events]))
         with translated(self.url):
-            (answer,) = await publish_calls(connection, [events], self._memory.routes, now)
+            (answer,) = await publish_calls(connection, [events], routes, now, relearn=self._relearn_routes)
         if isinstance(answer, Exception):
             raise answer
         return answer
-
-    async def _learn_routes(self, wanted: set[Route]) -> None:
-        unknown = list(wanted - self._memory.routes.keys())
-        if not unknown:
-            return
-        named = (
-            [route.queue for route in unknown],
-            [",".join(route.tags) for route in unknown],
-            [route.priority for route in unknown],
-        )
-        rows = await self._fetch(SQL.find_route, *named)
-        if len(rows) < len(unknown):
-            await self._fetch(SQL.intern_route, *named)
-            rows = await self._fetch(SQL.find_route, *named)
-            self._memory.known_at = 0.0
-        for place, number in rows:
-            self._memory.routes[unknown[place - 1]] = number
 
     # --------------------------------------------------------------- leases
 
@@ -333,12 +326,12 @@ class PostgresStore(
         if all(type(report.outcome) is Complete and report.held.lane is None for report in reports):
             with translated(self.url):  # one statement again
                 return await settling.complete(self._lending, reports, now)
-        await self._learn_routes({report.again for report in reports if report.again is not None})
         return await self._settle_many(reports, now)
 
     async def _settle_many(self, reports: list[Report], now: datetime | None, *, hold: bool = False) -> list[Settled]:
+        routes = await self._learn_routes({report.again for report in reports if report.again is not None})
         settled, freed = await self._transact(
-            lambda connection: settling.settle(connection, reports, self._memory.routes, now, hold=hold)
+            lambda connection: settling.settle(connection, reports, routes, now, hold=hold)
         )
         self._memory.floors.lower(freed)
         return settled
@@ -376,6 +369,18 @@ class PostgresStore(
         buried, freed = await self._transact(work)
         self._memory.floors.lower(freed)
         return buried
+
+    async def _retire_routes(self, after: int, idle: timedelta) -> tuple[list[int], int]:
+        async def work(connection: Any) -> tuple[list[int], int]:
+            if not await connection.fetchval(SQL.alone_with_routes):
+                return [], 0
+            idle_now = [row[0] for row in await connection.fetch(SQL.idle_routes, after, idle, ROUTES_AT_ONCE)]
+            return idle_now, len(await connection.fetch(SQL.retire_routes, idle_now)) if idle_now else 0
+
+        return await self._transact(work)
+
+    async def _drop_routes(self, kept: timedelta) -> int:
+        return len(await self._fetch(SQL.drop_routes, kept, ROUTES_AT_ONCE))
 
     async def _holders(self, queue: str) -> list[str]:
         return [row[0] for row in await self._fetch(SQL.holders, queue)]

@@ -65,7 +65,7 @@ class HubConnection(_Connection):
 class Memory:
     """All that is remembered of one incarnation."""
 
-    __slots__ = ("days_at", "floors", "incarnation", "known", "known_at", "marker_floor", "pairs", "routes")
+    __slots__ = ("asked_at", "days_at", "floors", "incarnation", "known", "known_at", "marker_floor", "pairs", "routes")
 
     def __init__(self, incarnation: Incarnation) -> None:
         self.incarnation = incarnation
@@ -74,7 +74,7 @@ class Memory:
         self.pairs: dict[int, tuple[int, int]] = {}
         """Those of subscribers."""
         self.known = KnownRoutes()
-        self.known_at = 0.0
+        self.known_at = self.asked_at = 0.0
         self.floors = Floors()
         self.marker_floor = MarkerFloor()
         self.days_at = 0.0

@@ -37,9 +37,10 @@ from eventhub.store.messages import (
 from eventhub.store.messaging import BEHIND, COUNTED, MOVED, NO_END, SAMPLE, Compose, HubGauges, statuses, to_gauges
 from eventhub.store.postgres import settling
 from eventhub.store.postgres.audit import audited, fetching
-from eventhub.store.postgres.memory import Remembering, in_one_incarnation
+from eventhub.store.postgres.memory import in_one_incarnation
 from eventhub.store.postgres.publishing import SQL, publish_calls
 from eventhub.store.postgres.reading import same
+from eventhub.store.postgres.route_numbers import PostgresRoutes
 from eventhub.store.routes import KnownRoutes
 from eventhub.store.values import NewEvent, Report, Route, lane_id
 
@@ -48,7 +49,7 @@ __all__ = ["PostgresMessaging"]
 R = TypeVar("R")
 
 
-class PostgresMessaging(Remembering):
+class PostgresMessaging(PostgresRoutes):
     """The part of the PostgreSQL store that people use to look after messages."""
 
     @abstractmethod
@@ -63,8 +64,6 @@ class PostgresMessaging(Remembering):
     async def _transact(self, work: Callable[[Any], Awaitable[R]]) -> R: ...
     @abstractmethod
     async def _known_routes(self) -> KnownRoutes: ...
-    @abstractmethod
-    async def _learn_routes(self, wanted: set[Route]) -> None: ...
 
     # --------------------------------------------------------------- reading
 
@@ -230,11 +229,12 @@ class PostgresMessaging(Remembering):
                 return 0, [], set()
             letters = [to_dead_letter(row, same) for row in rows]
             events = compose(letters)
-            unknown = {event.route for event in events} - self._memory.routes.keys()
-            if unknown:
-                return 0, [], unknown
+            wanted = {event.route for event in events}
+            routes = {route: self._memory.routes[route] for route in wanted if route in self._memory.routes}
+            if len(routes) < len(wanted):
+                return 0, [], wanted
             if events:
-                (answer,) = await publish_calls(connection, [events], self._memory.routes, now)
+                (answer,) = await publish_calls(connection, [events], routes, now, relearn=self._relearn_routes)
                 if isinstance(answer, Exception):
                     raise answer
             await connection.execute(SQL.mark_announced, [letter.letter_id for letter in letters])

@@ -58,6 +58,7 @@ class PostgresOperating(Remembering):
                 await connection.execute(SQL.lock_lanes, *(list(c) for c in zip(*ordered.values(), strict=True)), True)
             await connection.execute(SQL.close_dead, [row[0] for row in letters], by, now)
             revived = await connection.fetch(SQL.revive, [row[0] for row in letters], by, now)
+            await _return_routes(connection, {row[1] for row in revived})
             stepped = [row[0] for row in await connection.fetch(SQL.step_back, list(ordered))] if ordered else []
             return revived, await settling.advance(connection, dict.fromkeys(stepped), now)
 
@@ -129,3 +130,10 @@ class PostgresOperating(Remembering):
     async def end_session(self, session: str, *, ends: datetime, forget_before: datetime) -> None:
         await self._read(SQL.forget_sessions, forget_before)
         await self._read(SQL.end_session, session, ends)
+
+
+async def _return_routes(connection: Any, routes: set[int]) -> None:
+    """What has got a fresh start must be found by those who claim."""
+    retired = [row[0] for row in await connection.fetch(SQL.hold_routes, sorted(routes)) if row[1]]
+    if retired:
+        await connection.execute(SQL.return_routes, retired)

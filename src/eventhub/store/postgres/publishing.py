@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from datetime import datetime
 from operator import attrgetter
 from typing import Any, Final
@@ -19,6 +19,8 @@ from eventhub.store.values import NewEvent, Published, Route, lane_id
 
 __all__ = [
     "SQL",
+    "Relearn",
+    "RouteRetired",
     "column",
     "is_plain",
     "lock_lanes",
@@ -31,8 +33,14 @@ __all__ = [
 SQL = load_queries("eventhub.store.postgres")
 TURNS: Final = 2
 """Of the loop, until a statement is on its way: one to begin it, one to send it."""
+Relearn = Callable[[Collection[Route]], Awaitable[dict[Route, int]]]
+"""Ask anew for the numbers of routes, of which one turned out to be retired."""
 MANY_KEYS: Final = 256
 """A transaction with more keys than this locks all there are: the server has room for some thousand locks only."""
+
+
+class RouteRetired(Exception):
+    """A route was retired since its number was learnt: nothing was stored."""
 
 
 def is_plain(calls: Sequence[Sequence[NewEvent]]) -> bool:
@@ -52,9 +60,12 @@ async def publish_bare_one(
     """Store a single event that is a type and a payload."""
     queue = event.route.queue
     told = tell((queue,)) is not None
-    ((number, at, _),) = await connection.fetch(
+    rows = await connection.fetch(
         SQL.insert_one, route, event.type, event.payload, event.max_attempts, now, queue if told else None
     )
+    if not rows:
+        raise RouteRetired
+    ((number, at, _),) = rows
     return Published(number, at, told=told)
 
 
@@ -80,12 +91,18 @@ async def publish_plain(
 
 
 async def publish_calls(
-    connection: Any, calls: Sequence[Sequence[NewEvent]], routes: dict[Route, int], now: datetime | None
+    connection: Any,
+    calls: Sequence[Sequence[NewEvent]],
+    routes: dict[Route, int],
+    now: datetime | None,
+    *,
+    relearn: Relearn | None = None,
 ) -> list[Answer[Published]]:
     """Store every call whole, or refuse it whole when one of its keys stands for another event.
 
     Runs inside a transaction. Keys and lanes are locked in order before anything is decided, each in a statement of its
-    own, so that what is decided rests on what others have committed.
+    own, so that what is decided rests on what others have committed. Whoever cannot start the transaction again gives
+    ``relearn``.
     """
     keys_held = broadcast_keys(event for call in calls for event in call)
     if len(keys_held) > MANY_KEYS:
@@ -110,7 +127,7 @@ async def publish_calls(
     new = keys.to_store()
     stored: dict[int, Published] = {}
     if new:
-        rows = await _insert(connection, new, routes, heads, now)
+        rows = await _insert(connection, new, routes, heads, now, relearn=relearn)
         stored = {published.id: published for published in rows}
     unused = lanes.keys() - _lanes(event for _, event in new).keys()
     if unused:
@@ -191,7 +208,10 @@ async def _insert_plain(
         column(limits),
         now,
         told,
+        _each_once(kinds, routes),
     )
+    if numbers is None:
+        raise RouteRetired
     carried = told is not None
     if type(events) is PlainEvents:
         return PublishedTogether(numbers, at, told=carried)
@@ -220,6 +240,8 @@ async def publish_arriving(
             laying.cancel()
         await asyncio.gather(laying, return_exceptions=True)  # until then the connection is in use
         raise
+    if numbers is None:
+        raise RouteRetired
     told = tell({like.route.queue})
     await connection.fetch(SQL.fill_in, as_text, route, like.type, payloads, now, told)
     return PublishedTogether(numbers, at, told=told is not None)
@@ -232,14 +254,22 @@ def _numbers_of(events: Sequence[NewEvent], routes: dict[Route, int]) -> list[in
     return [of_route[id(event.route)] for event in events]
 
 
+def _each_once(events: Sequence[NewEvent], routes: dict[Route, int]) -> list[int]:
+    """The numbers of their routes, to be locked."""
+    return list({routes[route] for route in {id(event.route): event.route for event in events}.values()})
+
+
 async def _insert(
     connection: Any,
     numbered: list[tuple[int | None, NewEvent]] | list[tuple[int, NewEvent]],
     routes: dict[Route, int],
     heads: set[int],
     now: datetime | None,
+    *,
+    relearn: Relearn | None = None,
 ) -> list[Published]:
     events = [event for _, event in numbered]
+    given, heads = heads, set(heads)  # what is placed below is not stored yet
     placed = [
         _READY
         if e.work
@@ -271,7 +301,12 @@ async def _insert(
         column([event.publisher for event in events]),
         column([None if event.handlers is None else event.handlers.names for event in events]),
         column([None if event.handlers is None else event.handlers.owner for event in events]),
+        _each_once(events, routes),
     )
+    if not rows:
+        if relearn is None:
+            raise RouteRetired
+        return await _insert(connection, numbered, await relearn({event.route for event in events}), given, now)
     return [Published(row[0], row[1], leased=event.starts_leased) for row, event in zip(rows, events, strict=True)]
 
 

@@ -14,7 +14,7 @@ from eventhub.store.opening import shown
 from eventhub.store.postgres.memory import Remembering, in_one_incarnation
 from eventhub.store.postgres.publishing import SQL
 from eventhub.store.reading import floors
-from eventhub.store.routes import KnownRoutes
+from eventhub.store.routes import KnownRoutes, others, to_types
 from eventhub.store.rows import (
     queue_stats,
     split_tags,
@@ -72,6 +72,11 @@ class PostgresReading(Remembering):
         known = await self._known_routes()
         routes = [route.id for route in known.find(queue, tags)]
         return to_tag_sets(await self._read(SQL.ready_routes, routes, most), known, most) if routes else []
+
+    async def ready_types(self, queue: str, *, unless: frozenset[str] = frozenset()) -> list[tuple[str, int]]:
+        known = await self._known_routes()
+        routes = others(known.find(queue, None), unless)
+        return to_types(await self._read(SQL.ready_routes, routes, 1), known) if routes else []
 
     async def current(self, ids: Sequence[int]) -> dict[int, Current]:
         return {row[0]: to_current(row, same) for row in await self._read(SQL.standing, list(ids))}
@@ -157,7 +162,7 @@ class PostgresReading(Remembering):
         """The routes of a list; None when it need not go by route."""
         if not wanted.goes_by_route:
             return None
-        return [row[0] for row in await self._read(SQL.routes, wanted.queue) if wanted.accepts(row[1])]
+        return [row[0] for row in await self._read(SQL.routes, wanted.queue, wanted.type) if wanted.accepts(row[1])]
 
     async def log(self, event_id: int) -> list[LogEntry]:
         return [to_log(tuple(row), same) for row in await self._read(SQL.log, event_id)]

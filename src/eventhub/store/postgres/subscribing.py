@@ -14,9 +14,10 @@ from eventhub.store.hub_rows import to_subscriber
 from eventhub.store.messages import FANOUT, HUB, SubscriberRow
 from eventhub.store.postgres import settling
 from eventhub.store.postgres.audit import audited
-from eventhub.store.postgres.memory import Remembering, in_one_incarnation
+from eventhub.store.postgres.memory import in_one_incarnation
 from eventhub.store.postgres.publishing import SQL, publish_calls
 from eventhub.store.postgres.reading import same
+from eventhub.store.postgres.route_numbers import PostgresRoutes
 from eventhub.store.values import NewEvent, Route
 
 __all__ = ["PostgresSubscribing"]
@@ -24,15 +25,13 @@ __all__ = ["PostgresSubscribing"]
 R = TypeVar("R")
 
 
-class PostgresSubscribing(Remembering):
+class PostgresSubscribing(PostgresRoutes):
     """Changes of subscribers: guarded statements, each with what belongs to it in one commit."""
 
     @abstractmethod
     async def _read(self, query: str, *args: Any) -> list[Any]: ...
     @abstractmethod
     async def _transact(self, work: Callable[[Any], Awaitable[R]]) -> R: ...
-    @abstractmethod
-    async def _learn_routes(self, wanted: set[Route]) -> None: ...
 
     # ----------------------------------------------------------- subscribers
 
@@ -150,7 +149,7 @@ class PostgresSubscribing(Remembering):
         What must not happen while messages are being made waits for that.
         """
 
-        async def work(connection: Any) -> bool:
+        async def work(connection: Any, routes: dict[Route, int]) -> bool:
             if waits_for_fanout:
                 await connection.fetch(SQL.wait_for_fanout)
             if touch == SQL.touch_subscribers:
@@ -161,15 +160,17 @@ class PostgresSubscribing(Remembering):
             if beside is not None:
                 await beside(connection)
             if event is not None:
-                (answer,) = await publish_calls(connection, [[event]], self._memory.routes, now)
+                (answer,) = await publish_calls(connection, [[event]], routes, now)
                 if isinstance(answer, Exception):
                     raise answer
             return True
 
         await self.open()
-        if event is not None:
-            await self._learn_routes({event.route})
-        done = await self._transact(audited(act, work, now))
+        wanted = set() if event is None else {event.route}
+        done = await self._using_routes(
+            wanted,
+            lambda routes: self._transact(audited(act, lambda connection: work(connection, routes), now)),
+        )
         if done:
             self._announce(HUB)
             self._announce(FANOUT)

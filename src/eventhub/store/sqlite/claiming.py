@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -21,10 +21,10 @@ ROUTE = 17
 """The column that says whose row it is."""
 
 
-def _claim_queue(connection: apsw.Connection, wanted: Wanted, fitting: Iterable[KnownRoute], now: int) -> list[Claim]:
+def _claim_queue(connection: apsw.Connection, wanted: Wanted, fitting: list[list[int]], now: int) -> list[Claim]:
     """Lease the oldest ready deliveries of a queue, those of the highest priority first."""
     rows: list[tuple[Any, ...]] = []
-    for routes in by_priority(fitting):
+    for routes in fitting:
         left = wanted.limit - len(rows)
         if left <= 0:
             break
@@ -57,10 +57,13 @@ def claim_one_by_one(
 ) -> tuple[list[list[Claim]], list[KnownRoute]]:
     """Several workers in one transaction; also the routes that it saw and that were not known before."""
     learnt = [KnownRoute(*row) for row in connection.execute(SQL.new_routes, {"after": known.last})]
+    news = KnownRoutes()
+    news.learn(learnt)
     claims = []
     for one in wanted:
-        new = [route for route in learnt if route.queue == one.queue and one.accepts(route.tags)]
-        claims.append(_claim_queue(connection, one, known.find(one.queue, one.tags) + new, now))
+        asked = one.queue, one.tags, one.types
+        fitting = by_priority(known.find(*asked) + news.find(*asked)) if learnt else known.choose(*asked)
+        claims.append(_claim_queue(connection, one, fitting, now))
     return claims, learnt
 
 

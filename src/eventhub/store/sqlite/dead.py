@@ -19,6 +19,7 @@ def retry_dead(connection: apsw.Connection, wanted: Sequence[int], by: str, now:
     letters = list(connection.execute(SQL.dead_standing, {"ids": ids(wanted)}))
     if not letters:
         return set()
+    connection.execute(SQL.return_routes, {"now": now, "ids": ids([letter[0] for letter in letters])})
     connection.execute(SQL.close_dead, {"now": now, "by": by, "ids": ids([letter[0] for letter in letters])})
     log = []
     for letter, number, event_id, lane, fence, key, consumer in letters:

@@ -19,6 +19,7 @@ from eventhub.store.batching import Answer
 from eventhub.store.claims import Claim, Held, Wanted
 from eventhub.store.columns import routes_in
 from eventhub.store.incarnations import Incarnation, Restored
+from eventhub.store.retirement import ROUTES_AT_ONCE
 from eventhub.store.routes import KnownRoutes
 from eventhub.store.sqlite import incarnations, settling
 from eventhub.store.sqlite.audit import SqliteAudit, audited
@@ -31,7 +32,7 @@ from eventhub.store.sqlite.ledger import SqliteLedger
 from eventhub.store.sqlite.messaging import SqliteMessaging
 from eventhub.store.sqlite.operating import SqliteOperating
 from eventhub.store.sqlite.pruning import SqlitePruning
-from eventhub.store.sqlite.publishing import SQL, publish_calls, route_number
+from eventhub.store.sqlite.publishing import SQL, ids, publish_calls, route_number
 from eventhub.store.sqlite.reading import SqliteReading
 from eventhub.store.sqlite.thread import ConnectionThread
 from eventhub.store.sqlite.watching import SqliteWatching
@@ -43,6 +44,8 @@ R = TypeVar("R")
 WATCH_SECONDS = 0.02
 """How often an idle process looks whether another one has written to the file."""
 BRIEF_CHARACTERS = 16_384
+CACHE_SIZE = 4096
+"""Routes with a type whose numbers are remembered; the others are as few as queues and subscribers."""
 _MICROSECOND = timedelta(microseconds=1)
 
 
@@ -175,9 +178,17 @@ class SqliteStore(
         return answer
 
     async def _learn_routes(self, wanted: set[Route]) -> None:
-        unknown = wanted - self._routes.keys()
-        if unknown:
-            self._routes |= await self._writer.run(lambda it: {route: route_number(it, route) for route in unknown})
+        unknown = [route for route in wanted if route not in self._routes]
+        if not unknown:
+            return
+
+        def work(connection: apsw.Connection, at: int) -> dict[Route, int]:
+            return {route: route_number(connection, route, at) for route in unknown}
+
+        learnt = await self._write(work)  # only now are they known to be committed
+        if len(self._routes) + len(learnt) > CACHE_SIZE:
+            self._routes = {route: number for route, number in self._routes.items() if not route.type}
+        self._routes |= learnt
 
     async def _claim(self, wanted: Wanted) -> list[Claim]:
         (claims,) = await self._claim_together([wanted])
@@ -214,6 +225,22 @@ class SqliteStore(
         if due is None or due > 0:
             return Tended()
         return await self._write(lambda connection, at: settling.tend(connection, at, limit), now=now)
+
+    async def _retire_routes(self, after: int, idle: timedelta) -> tuple[list[int], int]:
+        def work(connection: apsw.Connection, at: int) -> tuple[list[int], int]:
+            asked = {"after": after, "before": at - idle // _MICROSECOND, "limit": ROUTES_AT_ONCE}
+            found = [number for (number,) in connection.execute(SQL.idle_routes, asked)]
+            done = connection.execute(SQL.retire_routes, {"routes": ids(found), "now": at}).fetchall() if found else []
+            return found, len(done)
+
+        return await self._write(work)
+
+    async def _drop_routes(self, kept: timedelta) -> int:
+        def work(connection: apsw.Connection, at: int) -> int:
+            asked = {"before": at - kept // _MICROSECOND, "limit": ROUTES_AT_ONCE}
+            return len(connection.execute(SQL.drop_routes, asked).fetchall())
+
+        return await self._write(work)
 
     async def _holders(self, queue: str) -> list[str]:
         return [worker for (worker,) in await self._read(SQL.holders, queue=queue)]

@@ -41,7 +41,7 @@ def publish_calls(
     if all(event.idempotency_key is None for call in calls for event in kinds_in(call)):
         events = calls[0] if len(calls) == 1 else [event for call in calls for event in call]
         if type(events) is PlainEvents:
-            _insert_plain(connection, first, events, _route_numbers(connection, [events.like], routes), now)
+            _insert_plain(connection, first, events, _route_numbers(connection, [events.like], routes, now), now)
             return [PublishedTogether(range(first, first + total), created_at)]
         numbered = list(zip(range(first, first + total), events, strict=True))
         _insert(connection, numbered, routes, now)
@@ -78,7 +78,7 @@ def _insert(
     if not numbered:
         return
     span = {"first": numbered[0][0], "last": numbered[-1][0]}
-    of_route = _route_numbers(connection, [event for _, event in numbered], routes)
+    of_route = _route_numbers(connection, [event for _, event in numbered], routes, now)
     if _is_bare(numbered):
         bare = [(number, of_route[id(e.route)], e.type, e.payload, e.metadata, now) for number, e in numbered]
         connection.executemany(SQL.insert_bare_events, bare)
@@ -153,10 +153,18 @@ def _handlers(event: NewEvent) -> tuple[str | None, str | None]:
     return (None, None) if event.handlers is None else (event.handlers.names, event.handlers.owner)
 
 
-def _route_numbers(connection: apsw.Connection, events: Iterable[NewEvent], routes: dict[Route, int]) -> dict[int, int]:
+def _route_numbers(
+    connection: apsw.Connection, events: Iterable[NewEvent], routes: dict[Route, int], now: int
+) -> dict[int, int]:
     """Numbers by the identity of the route: hashing a route for each event would cost more."""
     distinct = {id(event.route): event.route for event in events}
-    return {key: routes.get(route) or route_number(connection, route) for key, route in distinct.items()}
+    return {key: _good_number(connection, route, routes.get(route), now) for key, route in distinct.items()}
+
+
+def _good_number(connection: apsw.Connection, route: Route, known: int | None, now: int) -> int:
+    if known is not None and connection.execute(SQL.hold_routes, (known,)).get:
+        return known
+    return route_number(connection, route, now)
 
 
 def _is_bare(numbered: list[tuple[int, NewEvent]]) -> bool:
@@ -221,9 +229,15 @@ def _due(event: NewEvent, now: int) -> int | None:
     return due if due > now else None
 
 
-def route_number(connection: apsw.Connection, route: Route) -> int:
-    """The number of a route, made when it is new."""
-    named = {"queue": route.queue, "tags": ",".join(route.tags), "priority": route.priority}
+def route_number(connection: apsw.Connection, route: Route, now: int) -> int:
+    """The number of a route, which is made, or comes back, when it must."""
+    named = {
+        "queue": route.queue,
+        "tags": ",".join(route.tags),
+        "priority": route.priority,
+        "type": route.type,
+        "now": now,
+    }
     found = connection.execute(SQL.find_route, named).get
     if found is None:
         connection.execute(SQL.intern_route, named)

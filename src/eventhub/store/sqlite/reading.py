@@ -13,7 +13,7 @@ import apsw
 from eventhub.core.events import DeadEvent, LogEntry, QueuedEvent, Status
 from eventhub.store.contract import Store
 from eventhub.store.reading import floors
-from eventhub.store.routes import KnownRoutes
+from eventhub.store.routes import KnownRoutes, others, to_types
 from eventhub.store.rows import (
     from_micros,
     queue_stats,
@@ -77,6 +77,12 @@ class SqliteReading(Store):
         if not routes:
             return []
         return to_tag_sets(await self._read(SQL.ready_routes, routes=ids(routes), most=most), known, most)
+
+    async def ready_types(self, queue: str, *, unless: frozenset[str] = frozenset()) -> list[tuple[str, int]]:
+        known = self._known
+        known.learn(await self._read(SQL.new_routes, after=known.last))
+        routes = others(known.find(queue, None), unless)
+        return to_types(await self._read(SQL.ready_routes, routes=ids(routes), most=1), known) if routes else []
 
     async def current(self, ids: Sequence[int]) -> dict[int, Current]:
         await self.open()
@@ -267,7 +273,7 @@ def _named(connection: apsw.Connection, wanted: EventFilter) -> dict[str, Any] |
     """What the statements of lists and counts may name; None when no route fits, and so nothing does."""
     routes: list[int] = []
     if wanted.goes_by_route:
-        rows = connection.execute(SQL.routes, {"queue": wanted.queue})
+        rows = connection.execute(SQL.routes, {"queue": wanted.queue, "type": wanted.type})
         routes = [number for number, tags in rows if wanted.accepts(tags)]
         if not routes:
             return None

@@ -51,10 +51,9 @@ class PostgresTarget(Target):
         self._held.__exit__(kind, error, trace)
 
     def routes(self, names: Sequence[RouteName]) -> list[int]:
-        queues, tags = (list(column) for column in zip(*names, strict=True))
-        self._connection.write(
-            pa.record_batch({"place": list(range(len(names))), "queue": queues, "tags": tags}), "loading_routes"
-        )
+        queues, tags, types = (list(column) for column in zip(*names, strict=True))
+        columns = {"place": list(range(len(names))), "queue": queues, "tags": tags, "type": types}
+        self._connection.write(pa.record_batch(columns), "loading_routes")
         self._connection.run(SQL.intern_routes)
         numbers = dict(self._connection.rows(SQL.find_routes))
         self._connection.run(SQL.empty_routes)

@@ -18,7 +18,7 @@ from eventhub.pipeline.source.sqlite import SqliteDatabase
 from eventhub.store.ledger import Dataset
 from eventhub.store.messages import HUB
 from eventhub.store.queries import load_queries
-from eventhub.store.sqlite.connection import check_library, connect, translated
+from eventhub.store.sqlite.connection import check_library, clock, connect, translated
 from eventhub.store.values import lane_id
 
 __all__ = ["SqliteTarget"]
@@ -48,9 +48,9 @@ class SqliteTarget(Target):
     def routes(self, names: Sequence[RouteName]) -> list[int]:
         numbers = []
         with self._transaction():
-            for queue, tags in names:
-                named = {"queue": queue, "tags": tags}
-                self._connection.execute(SQL.intern_route, named)
+            for queue, tags, type_ in names:
+                named = {"queue": queue, "tags": tags, "type": type_}
+                self._connection.execute(SQL.intern_route, {**named, "now": clock()})
                 numbers.append(int(self._connection.execute(SQL.find_route, named).get))
         return numbers
 

@@ -13,7 +13,7 @@ SELECT f.queue, count(*) FROM (
   SELECT r.queue FROM eventhub.routes r
   CROSS JOIN LATERAL (SELECT 1 FROM eventhub.deliveries d WHERE d.state = 0 AND d.route = r.id
                       ORDER BY d.event_id LIMIT $1) d
-  WHERE r.queue <> $2 LIMIT $1) f
+  WHERE r.queue <> $2 AND NOT r.retired LIMIT $1) f
 GROUP BY f.queue;
 
 -- name: held_work
@@ -40,7 +40,7 @@ SELECT f.queue, extract(epoch FROM coalesce($1, now()) - e.created_at)::float8
 FROM (SELECT r.queue, min(d.event_id) AS event_id FROM eventhub.routes r
       CROSS JOIN LATERAL (SELECT n.event_id FROM eventhub.deliveries n WHERE n.state = 0 AND n.route = r.id
                           ORDER BY n.event_id LIMIT 1) d
-      GROUP BY r.queue) f
+      WHERE NOT r.retired GROUP BY r.queue) f
 CROSS JOIN LATERAL (SELECT v.created_at FROM eventhub.events v WHERE v.id = f.event_id OFFSET 0) e;
 
 -- name: activity

@@ -4,22 +4,82 @@
 SELECT nextval('eventhub.ids') FROM generate_series(1, $1) WHERE pg_current_xact_id() IS NOT NULL;
 
 -- name: intern_route
--- Routes are few: insert when new, then the number is cached. Never inside a caller's transaction. One at a time, so
--- that they are committed in the order of their numbers and whoever saw one has not missed a lower one.
-WITH alone AS MATERIALIZED (SELECT pg_advisory_xact_lock(hashtext('eventhub.routes')))
-INSERT INTO eventhub.routes (queue, tags, priority)
-SELECT w.queue, w.tags, w.priority
-FROM alone, unnest($1::text[], $2::text[], $3::integer[]) AS w(queue, tags, priority) ON CONFLICT DO NOTHING;
+-- Routes are few: those that are new or come back, then the number is cached. Never inside a caller's transaction. One at a
+-- time, so that changes are committed in the order of their numbers and whoever saw one has not missed a lower one.
+WITH alone AS MATERIALIZED (SELECT pg_advisory_xact_lock(hashtext('eventhub.routes'))),
+wanted AS MATERIALIZED (
+  SELECT w.queue, w.tags, w.priority, w.type
+  FROM alone, unnest($1::text[], $2::text[], $3::integer[], $4::text[]) AS w(queue, tags, priority, type)),
+back AS (
+  UPDATE eventhub.routes r SET retired = false, changed = nextval('eventhub.route_changes'), changed_at = now()
+  FROM wanted w
+  WHERE eventhub.route_digest(r.queue, r.tags, r.priority, r.type)
+        = eventhub.route_digest(w.queue, w.tags, w.priority, w.type) AND r.retired)
+INSERT INTO eventhub.routes (queue, tags, priority, type)
+SELECT queue, tags, priority, type FROM wanted ON CONFLICT DO NOTHING;
 
 -- name: find_route
 -- Those of many that there are, by their place in the question.
-SELECT w.n, r.id FROM unnest($1::text[], $2::text[], $3::integer[]) WITH ORDINALITY AS w(queue, tags, priority, n)
-CROSS JOIN LATERAL (SELECT id FROM eventhub.routes WHERE queue = w.queue AND tags = w.tags AND priority = w.priority
-                    LIMIT 1) r;
+SELECT w.n, r.id
+FROM unnest($1::text[], $2::text[], $3::integer[], $4::text[]) WITH ORDINALITY AS w(queue, tags, priority, type, n)
+CROSS JOIN LATERAL (SELECT f.id FROM eventhub.routes f
+                    WHERE eventhub.route_digest(f.queue, f.tags, f.priority, f.type)
+                          = eventhub.route_digest(w.queue, w.tags, w.priority, w.type) AND NOT f.retired LIMIT 1) r;
 
 -- name: new_routes
--- What came since the last look: those that a worker's tags allow are chosen from memory.
-SELECT id, queue, tags, priority FROM eventhub.routes WHERE id > $1 ORDER BY id;
+-- What has changed since the last look: those that a worker's tags and types allow are chosen from memory. Who knows
+-- nothing yet need not hear of those that are retired.
+SELECT id, queue, tags, priority, type, retired, changed FROM eventhub.routes
+WHERE changed > $1 AND ($1 > 0 OR NOT retired) ORDER BY changed;
+
+-- name: idle_routes
+-- Routes by type behind the number $1 of which nothing is ready or held back, nor anything younger than $2: locked, so that
+-- nobody publishes on them. Whoever does just now is left alone.
+SELECT r.id FROM eventhub.routes r
+WHERE r.id > $1 AND NOT r.retired AND r.type <> '' AND r.changed_at < now() - $2::interval
+  AND (SELECT 1 FROM eventhub.deliveries d WHERE d.state = 0 AND d.route = r.id ORDER BY d.event_id LIMIT 1) IS NULL
+  AND (SELECT 1 FROM eventhub.deliveries d WHERE d.state IN (2, 3) AND d.subscriber IS NULL AND d.route = r.id
+       ORDER BY d.event_id LIMIT 1) IS NULL
+  AND coalesce((SELECT e.created_at FROM eventhub.events e WHERE e.route = r.id AND e.type = r.type
+                ORDER BY e.id DESC NULLS LAST LIMIT 1) < now() - $2::interval, true)
+ORDER BY r.id LIMIT $3 FOR UPDATE SKIP LOCKED;
+
+-- name: alone_with_routes
+-- Whoever makes routes, or brings them back, is not waited for.
+SELECT pg_try_advisory_xact_lock(hashtext('eventhub.routes'));
+
+-- name: retire_routes
+-- Of those that are locked the ones of which nothing at all is open. A statement of its own, after the locks: whoever
+-- published on one before it was locked has committed, and is seen.
+UPDATE eventhub.routes r SET retired = true, changed = nextval('eventhub.route_changes'), changed_at = now()
+WHERE r.id = ANY ($1::integer[])
+  AND (SELECT 1 FROM eventhub.deliveries d WHERE d.state = 0 AND d.route = r.id ORDER BY d.event_id LIMIT 1) IS NULL
+  AND (SELECT 1 FROM eventhub.deliveries d WHERE d.state IN (2, 3) AND d.subscriber IS NULL AND d.route = r.id
+       ORDER BY d.event_id LIMIT 1) IS NULL
+  AND r.id <> ALL (ARRAY (SELECT d.route FROM eventhub.deliveries d WHERE d.state = 1))
+  AND r.id <> ALL (ARRAY (SELECT d.route FROM eventhub.deliveries d
+                          WHERE d.subscriber IS NULL AND d.lane IS NOT NULL AND d.state <> 2 AND d.state = 4))
+RETURNING r.id;
+
+-- name: drop_routes
+-- Routes that have been retired for $1, and that nothing at all names any more.
+DELETE FROM eventhub.routes WHERE id = ANY (ARRAY (
+  SELECT r.id FROM eventhub.routes r
+  WHERE r.retired AND r.changed_at < now() - $1::interval
+    AND (SELECT 1 FROM eventhub.events e WHERE e.route = r.id ORDER BY e.type, e.id NULLS FIRST LIMIT 1) IS NULL
+    AND r.id NOT IN (SELECT l.route FROM eventhub.dead_letters l)
+  ORDER BY r.changed_at LIMIT $2 FOR UPDATE SKIP LOCKED))
+RETURNING id;
+
+-- name: return_routes
+-- Routes of dead letters that got a fresh start; in order with all other changes.
+WITH alone AS MATERIALIZED (SELECT pg_advisory_xact_lock(hashtext('eventhub.routes')))
+UPDATE eventhub.routes r SET retired = false, changed = nextval('eventhub.route_changes'), changed_at = now()
+FROM alone WHERE r.id = ANY ($1::integer[]) AND r.retired;
+
+-- name: hold_routes
+-- Nobody retires these before the commit; whoever does just now is waited for. Returns whether one was.
+SELECT id, retired FROM eventhub.routes WHERE id = ANY ($1::integer[]) ORDER BY id FOR SHARE;
 
 -- name: take_keys
 -- Racing duplicates: exactly one insert of a key wins, the others wait for it. In order, so that none wait in a circle.
@@ -78,7 +138,11 @@ CROSS JOIN LATERAL (SELECT 1 FROM eventhub.deliveries h
 -- Event, delivery and log rows of a whole batch in one round trip. A column that is empty throughout is passed as NULL.
 -- state: 0 ready, 1 leased to its publisher, 2 behind, 3 due later, NULL: no delivery; then nobody wants it, or it is
 -- broadcast, which leaves a marker for the fan-out.
-WITH input AS MATERIALIZED (
+-- Here and below, the routes in use are locked: nobody retires them before the commit. If one was retired since it was
+-- learnt, nothing is stored and nothing comes back.
+WITH used AS MATERIALIZED (
+  SELECT id FROM eventhub.routes WHERE id = ANY ((SELECT $24::integer[])::integer[]) AND NOT retired FOR SHARE),
+input AS MATERIALIZED (
   SELECT coalesce(u.id, nextval('eventhub.ids')) AS id, u.n, u.route, u.type, u.payload, u.metadata, u.tags, u.title,
          u.description, u.ordering_key, u.idempotency_key, u.lane, u.max_attempts, u.worker, u.parks, u.broadcast, u.targets,
          u.published_by, u.handlers, u.owner, t.now,
@@ -93,7 +157,8 @@ WITH input AS MATERIALIZED (
                             idempotency_key, lane, state, due, seconds, max_attempts, worker, parks, broadcast, targets,
                             published_by, handlers, owner, n)
   CROSS JOIN (SELECT coalesce($18, now()) AS now) t
-  WHERE pg_current_xact_id() IS NOT NULL), -- first, as in take_ids
+  WHERE pg_current_xact_id() IS NOT NULL -- first, as in take_ids
+    AND (SELECT count(*) FROM used) = cardinality($24)),
 stored AS (
   INSERT INTO eventhub.events (id, route, type, payload, metadata, tags, title, description, ordering_key,
                                idempotency_key, created_at, published_by)
@@ -122,14 +187,17 @@ SELECT id, now FROM input ORDER BY n;
 -- as the lines of one text, for JSON as we write it has no line feed in it, and an array of one element stands for all
 -- rows alike. The number of the transaction is asked for once, where the column's default would turn it into a text and
 -- back for every row: 7 % of the whole. The answer is one row: the time, and the ids in the order of the events. The queues
--- in $6 hear of it with the commit.
-WITH input AS MATERIALIZED (
+-- in $6 hear of it with the commit. $7 are the routes, each once.
+WITH used AS MATERIALIZED (
+  SELECT id FROM eventhub.routes WHERE id = ANY ((SELECT $7::integer[])::integer[]) AND NOT retired FOR SHARE),
+input AS MATERIALIZED (
   SELECT nextval('eventhub.ids') AS id, CASE cardinality($1) WHEN 1 THEN $1[1] ELSE u.route END AS route,
          CASE cardinality($2) WHEN 1 THEN $2[1] ELSE u.type END AS type, u.payload::json AS payload,
          CASE cardinality($4) WHEN 1 THEN $4[1] ELSE u.max_attempts END AS max_attempts
   FROM unnest($1::integer[], $2::text[], string_to_array($3, E'\n'), $4::integer[])
        AS u(route, type, payload, max_attempts)
-  WHERE pg_current_xact_id() IS NOT NULL), -- first, as in take_ids
+  WHERE pg_current_xact_id() IS NOT NULL -- first, as in take_ids
+    AND (SELECT count(*) FROM used) = cardinality($7)),
 stored AS (
   INSERT INTO eventhub.events (id, route, type, payload, created_at, xid)
   SELECT id, route, type, payload, coalesce($5, now()), (SELECT pg_current_xact_id()::text::bigint) FROM input),
@@ -144,10 +212,11 @@ SELECT coalesce($5, now()), array_agg(id), (SELECT count(pg_notify('eventhub', q
 -- name: insert_one
 -- As insert_plain, for a single event: without arrays and what is made of them it takes a tenth less until it is
 -- committed. The queue in $6 hears of it.
-WITH stored AS (
+WITH used AS MATERIALIZED (SELECT id FROM eventhub.routes WHERE id = $1 AND NOT retired FOR SHARE),
+stored AS (
   INSERT INTO eventhub.events (id, route, type, payload, created_at, xid)
-  SELECT nextval('eventhub.ids'), $1, $2, $3::text::json, coalesce($5, now()), pg_current_xact_id()::text::bigint
-  WHERE pg_current_xact_id() IS NOT NULL -- first, as in take_ids
+  SELECT nextval('eventhub.ids'), id, $2, $3::text::json, coalesce($5, now()), pg_current_xact_id()::text::bigint
+  FROM used WHERE pg_current_xact_id() IS NOT NULL -- first, as in take_ids
   RETURNING id, created_at, xid),
 placed AS (
   INSERT INTO eventhub.deliveries (id, event_id, route, state, fence, attempts, failures, max_attempts)
@@ -160,9 +229,10 @@ SELECT id, created_at, CASE WHEN $6::text IS NOT NULL THEN pg_notify('eventhub',
 -- name: lay_out
 -- As insert_plain, for events of one type on one route whose payloads are still on their way: all that can be said without
 -- them. The ids are told twice: for the caller, and as the text that fill_in takes.
-WITH input AS MATERIALIZED (
+WITH used AS MATERIALIZED (SELECT id FROM eventhub.routes WHERE id = $2 AND NOT retired FOR SHARE),
+input AS MATERIALIZED (
   SELECT nextval('eventhub.ids') AS id FROM generate_series(1, (SELECT $1::integer)) -- as is told in 2_claim.sql
-  WHERE pg_current_xact_id() IS NOT NULL),
+  WHERE pg_current_xact_id() IS NOT NULL AND (SELECT count(*) FROM used) = 1),
 placed AS (
   INSERT INTO eventhub.deliveries (id, event_id, route, state, fence, attempts, failures, max_attempts)
   SELECT id, id, $2, 0, 0, 0, 0, $3 FROM input),

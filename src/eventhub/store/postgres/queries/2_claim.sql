@@ -8,8 +8,9 @@
 -- The answer is one row of columns, in the order of the events, because the other side needs more time for a row than for
 -- what is in it: when the leases end; the ids; the payloads, between characters that JSON has no place for; the types and
 -- times, one for all if it is the same; more about those that are not claimed for the first time, or have more than a type
--- and a payload; and whose they are, if not all of one. A column is put together in memory, and has its limit: instead of a
--- payload or metadata that are large, or that may be because they are compressed, it says nothing. claimed_large has them.
+-- and a payload; whose they are, if not all of one; and the last change of a route, for who made one the oldest may wait
+-- there. A column is put together in memory, and has its limit: instead of a payload or metadata that are large, or that
+-- may be because they are compressed, it says nothing. claimed_large has them.
 WITH pick AS MATERIALIZED (
   SELECT ctid AS tid FROM eventhub.deliveries WHERE state = 0 AND route = $1 AND event_id >= $5
   ORDER BY event_id LIMIT $2 FOR UPDATE SKIP LOCKED),
@@ -30,7 +31,7 @@ SELECT min(c.due), array_agg(c.id)::text,
        json_agg(json_build_array(c.id, c.fence, c.attempts, c.failures, c.lane, c.max_attempts,
                                  CASE WHEN NOT c.large THEN c.metadata END, c.tags, c.title, c.description,
                                  c.ordering_key, c.idempotency_key)) FILTER (WHERE c.special),
-       CASE WHEN cardinality($3::text[]) > 1 THEN array_agg(c.worker) END
+       CASE WHEN cardinality($3::text[]) > 1 THEN array_agg(c.worker) END, (SELECT max(changed) FROM eventhub.routes)
 FROM (SELECT t.id, t.fence, t.attempts, t.failures, t.lane, t.max_attempts, t.due, t.worker, e.type COLLATE "C" AS type,
              e.payload, e.metadata, e.tags, e.title, e.description, e.ordering_key, e.idempotency_key, e.created_at,
              pg_column_size(e.payload) >= 8000 OR pg_column_compression(e.payload) IS NOT NULL
@@ -42,23 +43,35 @@ FROM (SELECT t.id, t.fence, t.attempts, t.failures, t.lane, t.max_attempts, t.du
       FROM taken t JOIN eventhub.events e ON e.id = t.event_id ORDER BY t.event_id) c;
 
 -- name: claim_routes
--- Several routes: look at the first few of each without locks, merge by age, then lock only what is taken.
-WITH candidate AS MATERIALIZED (
-  SELECT c.id FROM unnest((SELECT $1::integer[])) AS w(route)
-  CROSS JOIN LATERAL (SELECT d.id, d.event_id FROM eventhub.deliveries d WHERE d.state = 0 AND d.route = w.route
-                      ORDER BY d.event_id LIMIT $2) c
-  ORDER BY c.event_id LIMIT $2),
+-- Several routes, each from its floor ($9) on: look at the first few ($10) of each without locks, merge them by age, and
+-- then lock of each route as many as are among the oldest: what others hold is stepped over. A route that had more than was
+-- looked at may have others that are older than those that follow, which are left for another look.
+-- Beside what claim_route answers: of the routes that had a share what was taken last, those that had anything at all, and
+-- whether one had more.
+WITH seen AS MATERIALIZED (
+  SELECT w.route, w.floor, c.event_id, c.place FROM unnest((SELECT $1::integer[]), $9::bigint[]) AS w(route, floor)
+  CROSS JOIN LATERAL (SELECT d.event_id, row_number() OVER (ORDER BY d.event_id) AS place FROM eventhub.deliveries d
+                      WHERE d.state = 0 AND d.route = w.route AND d.event_id >= w.floor
+                      ORDER BY d.event_id LIMIT $10) c),
+share AS MATERIALIZED (
+  SELECT o.route, o.floor, count(*) AS most FROM (
+    SELECT s.route, s.floor FROM seen s
+    WHERE s.event_id <= coalesce((SELECT min(event_id) FROM seen WHERE place = $10), 9223372036854775807)
+    ORDER BY s.event_id LIMIT $2) o
+  GROUP BY o.route, o.floor),
 pick AS MATERIALIZED (
-  SELECT p.tid FROM candidate c
-  CROSS JOIN LATERAL (SELECT d.ctid AS tid FROM eventhub.deliveries d WHERE d.id = c.id AND d.state + 0 = 0
-                      LIMIT 1 FOR UPDATE SKIP LOCKED) p),
+  SELECT p.tid FROM share s
+  CROSS JOIN LATERAL (SELECT d.ctid AS tid, d.event_id FROM eventhub.deliveries d
+                      WHERE d.state = 0 AND d.route = s.route AND d.event_id >= s.floor
+                      ORDER BY d.event_id LIMIT s.most FOR UPDATE SKIP LOCKED) p
+  ORDER BY p.event_id),
 taken AS (
   UPDATE eventhub.deliveries SET state = 1, fence = greatest(fence, $8) + 1, attempts = attempts + 1,
          worker = CASE cardinality($3::text[]) WHEN 1 THEN ($3::text[])[1]
                   ELSE ($3::text[])[array_position(ARRAY (SELECT tid FROM pick), ctid)] END,
          due = coalesce($6, now()) + $4::interval, max_attempts = coalesce($5, max_attempts), claimed_by = $7
   WHERE ctid = ANY (ARRAY (SELECT tid FROM pick))
-  RETURNING id, event_id, fence, attempts, failures, lane, max_attempts, due, worker),
+  RETURNING id, event_id, route, fence, attempts, failures, lane, max_attempts, due, worker),
 logged AS (
   INSERT INTO eventhub.event_log (event_id, delivery_id, action, worker, attempt, fence, created_at)
   SELECT event_id, id, 'PICKED', worker, attempts, fence, coalesce($6, now()) FROM taken)
@@ -69,7 +82,9 @@ SELECT min(c.due), array_agg(c.id)::text,
        json_agg(json_build_array(c.id, c.fence, c.attempts, c.failures, c.lane, c.max_attempts,
                                  CASE WHEN NOT c.large THEN c.metadata END, c.tags, c.title, c.description,
                                  c.ordering_key, c.idempotency_key)) FILTER (WHERE c.special),
-       CASE WHEN cardinality($3::text[]) > 1 THEN array_agg(c.worker) END
+       CASE WHEN cardinality($3::text[]) > 1 THEN array_agg(c.worker) END, (SELECT max(changed) FROM eventhub.routes),
+       (SELECT json_object_agg(s.route, (SELECT max(t.event_id) FROM taken t WHERE t.route = s.route)) FROM share s),
+       (SELECT array_agg(DISTINCT s.route) FROM seen s), (SELECT bool_or(s.place = $10) FROM seen s)
 FROM (SELECT t.id, t.fence, t.attempts, t.failures, t.lane, t.max_attempts, t.due, t.worker, e.type COLLATE "C" AS type,
              e.payload, e.metadata, e.tags, e.title, e.description, e.ordering_key, e.idempotency_key, e.created_at,
              pg_column_size(e.payload) >= 8000 OR pg_column_compression(e.payload) IS NOT NULL
@@ -82,13 +97,6 @@ FROM (SELECT t.id, t.fence, t.attempts, t.failures, t.lane, t.max_attempts, t.du
 
 -- name: claimed_large
 SELECT id, payload, metadata FROM eventhub.events WHERE id = ANY ($1::bigint[]);
-
--- name: any_ready
--- Whether several routes gave nothing because they are empty, or because others hold what they looked at.
-SELECT 1 FROM unnest($1::integer[]) AS w(route)
-CROSS JOIN LATERAL (SELECT 1 FROM eventhub.deliveries d WHERE d.state = 0 AND d.route = w.route
-                    ORDER BY d.event_id LIMIT 1) d
-LIMIT 1;
 
 -- name: ready_routes
 -- One look-up a route and at most $2 entries of each, whatever the backlog.

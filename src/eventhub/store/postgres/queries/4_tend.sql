@@ -56,7 +56,7 @@ SELECT id, route, event_id FROM abandoned;
 -- name: holders
 -- Who has open claims in a queue.
 SELECT DISTINCT d.worker FROM eventhub.deliveries d
-WHERE d.state = 1 AND d.worker IS NOT NULL AND d.route IN (SELECT id FROM eventhub.routes WHERE queue = $1);
+WHERE d.state = 1 AND d.worker IS NOT NULL AND d.route IN (SELECT id FROM eventhub.routes WHERE queue = $1 AND NOT retired);
 
 -- name: next_due
 -- Two index look-ups.

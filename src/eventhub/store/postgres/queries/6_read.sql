@@ -5,7 +5,7 @@ FROM (SELECT d.* FROM eventhub.routes r
       CROSS JOIN LATERAL (SELECT n.id, n.event_id, n.handlers, n.owner, n.fence FROM eventhub.deliveries n
                           WHERE n.state = 0 AND n.route = r.id AND n.event_id > $2
                           ORDER BY n.event_id LIMIT $3) d
-      WHERE r.queue = $1 ORDER BY d.event_id LIMIT $3) f
+      WHERE r.queue = $1 AND NOT r.retired ORDER BY d.event_id LIMIT $3) f
 JOIN eventhub.events e ON e.id = f.event_id ORDER BY f.event_id;
 
 -- name: event

@@ -1,7 +1,8 @@
 -- name: routes
 -- Routes are few: lists by queue and tags choose among them first, and then read only what is theirs. Those of
 -- subscribers are left out: messages wait there, and no event has them.
-SELECT id, tags FROM eventhub.routes WHERE ($1::text IS NULL OR queue = $1) AND (queue <> 'hub' OR tags = '');
+SELECT id, tags FROM eventhub.routes
+WHERE ($1::text IS NULL OR queue = $1) AND (queue <> 'hub' OR tags = '') AND ($2::text IS NULL OR type IN ('', $2));
 
 -- name: events_recent
 -- All events, or with $4 the completed ones: no delivery of theirs is open, to be made or given up. That is asked with
@@ -67,7 +68,7 @@ WITH RECURSIVE walk (id, pending, found) AS (
   WHERE w.found < $2::bigint + $3::bigint AND n.id IS NOT NULL),
 head AS MATERIALIZED (
   SELECT w.route, (SELECT max(p.id) FROM eventhub.pending_work(w.route, $1, 1) AS p(id)) AS newest
-  FROM (SELECT id AS route FROM eventhub.routes WHERE queue <> 'hub' OR tags = '') w
+  FROM (SELECT id AS route FROM eventhub.routes WHERE (queue <> 'hub' OR tags = '') AND NOT retired) w
   ORDER BY newest DESC NULLS LAST LIMIT $2::bigint + $3::bigint)
 SELECT s.* FROM (
   SELECT p.id FROM head h CROSS JOIN LATERAL eventhub.pending_work(h.route, $1, $2::bigint + $3::bigint) AS p(id)

@@ -15,7 +15,7 @@ SELECT least($1, (SELECT count(*) FROM (SELECT 1 FROM eventhub.deliveries WHERE 
 -- are looked at as there are open claims.
 WITH leased AS MATERIALIZED (
   SELECT d.id, d.event_id, d.worker, d.fence, d.due FROM eventhub.deliveries d
-  WHERE d.state = 1 AND d.route = ANY (ARRAY (SELECT r.id FROM eventhub.routes r WHERE r.queue = $1)) ORDER BY d.due),
+  WHERE d.state = 1 AND d.route = ANY (ARRAY (SELECT r.id FROM eventhub.routes r WHERE r.queue = $1 AND NOT r.retired)) ORDER BY d.due),
 silent AS MATERIALIZED (
   SELECT h.*, g.since FROM leased h
   CROSS JOIN LATERAL (
@@ -31,7 +31,7 @@ ORDER BY h.since, h.id;
 -- As orphans; no more than $3 are counted.
 WITH leased AS MATERIALIZED (
   SELECT d.id, d.event_id FROM eventhub.deliveries d
-  WHERE d.state = 1 AND d.route = ANY (ARRAY (SELECT r.id FROM eventhub.routes r WHERE r.queue = $1)) ORDER BY d.due)
+  WHERE d.state = 1 AND d.route = ANY (ARRAY (SELECT r.id FROM eventhub.routes r WHERE r.queue = $1 AND NOT r.retired)) ORDER BY d.due)
 SELECT count(*) FROM (
   SELECT 1 FROM leased h
   CROSS JOIN LATERAL (

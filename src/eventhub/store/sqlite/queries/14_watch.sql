@@ -3,7 +3,7 @@
 SELECT queue, count(*) FROM (
   SELECT r.queue FROM eventhub_routes r
   CROSS JOIN eventhub_deliveries d INDEXED BY eventhub_deliveries_ready ON d.state = 0 AND d.route = r.id
-  WHERE r.queue <> :hub LIMIT :limit)
+  WHERE r.queue <> :hub AND r.retired = 0 LIMIT :limit)
 GROUP BY queue;
 
 -- name: held_work
@@ -29,7 +29,7 @@ CROSS JOIN eventhub_routes r ON r.id = f.route GROUP BY r.queue;
 SELECT f.queue, (:now - e.created_at) / 1e6
 FROM (SELECT r.queue, min((SELECT n.event_id FROM eventhub_deliveries n INDEXED BY eventhub_deliveries_ready
                            WHERE n.state = 0 AND n.route = r.id ORDER BY n.event_id LIMIT 1)) AS event_id
-      FROM eventhub_routes r GROUP BY r.queue) f
+      FROM eventhub_routes r WHERE r.retired = 0 GROUP BY r.queue) f
 CROSS JOIN eventhub_events e ON e.id = f.event_id;
 
 -- name: activity

@@ -3,15 +3,57 @@
 UPDATE eventhub_sequence SET next = next + :count WHERE name = 'ids' RETURNING next - :count;
 
 -- name: intern_route
--- Routes are few: insert when new, then the number is cached.
-INSERT INTO eventhub_routes (queue, tags, priority) VALUES (:queue, :tags, :priority) ON CONFLICT DO NOTHING;
+-- Routes are few: those that are new or come back, then the number is cached. A trigger numbers the change.
+INSERT INTO eventhub_routes (queue, tags, priority, type, changed_at) VALUES (:queue, :tags, :priority, :type, :now)
+ON CONFLICT DO UPDATE SET retired = 0, changed_at = excluded.changed_at WHERE retired = 1;
 
 -- name: find_route
-SELECT id FROM eventhub_routes WHERE queue = :queue AND tags = :tags AND priority = :priority;
+SELECT id FROM eventhub_routes
+WHERE queue = :queue AND tags = :tags AND priority = :priority AND type = :type AND retired = 0;
 
 -- name: new_routes
--- What came since the last look: those that a worker's tags allow are chosen from memory.
-SELECT id, queue, tags, priority FROM eventhub_routes WHERE id > :after ORDER BY id;
+-- What has changed since the last look: those that a worker's tags and types allow are chosen from memory. Who knows
+-- nothing yet need not hear of those that are retired.
+SELECT id, queue, tags, priority, type, retired, changed FROM eventhub_routes
+WHERE changed > :after AND (:after > 0 OR retired = 0) ORDER BY changed;
+
+-- name: idle_routes
+-- Routes by type behind the number :after of which nothing is ready or held back, nor anything younger than :before.
+SELECT r.id FROM eventhub_routes r
+WHERE r.id > :after AND r.retired = 0 AND r.type <> '' AND r.changed_at < :before
+  AND NOT EXISTS (SELECT 1 FROM eventhub_deliveries d INDEXED BY eventhub_deliveries_ready WHERE d.state = 0 AND d.route = r.id)
+  AND NOT EXISTS (SELECT 1 FROM eventhub_deliveries d INDEXED BY eventhub_deliveries_held
+                  WHERE d.state IN (2, 3) AND d.subscriber IS NULL AND d.route = r.id)
+  AND coalesce((SELECT e.created_at FROM eventhub_events e WHERE e.route = r.id AND e.type = r.type
+                ORDER BY e.id DESC LIMIT 1) < :before, 1)
+ORDER BY r.id LIMIT :limit;
+
+-- name: retire_routes
+-- Of those the ones of which nothing at all is open.
+UPDATE eventhub_routes SET retired = 1, changed_at = :now WHERE id IN (SELECT value FROM carray(:routes))
+  AND id NOT IN (SELECT d.route FROM eventhub_deliveries d INDEXED BY eventhub_deliveries_leased WHERE d.state = 1)
+  AND id NOT IN (SELECT d.route FROM eventhub_deliveries d INDEXED BY eventhub_deliveries_blocked_work
+                 WHERE d.subscriber IS NULL AND d.lane IS NOT NULL AND d.state <> 2 AND d.state = 4)
+RETURNING id;
+
+-- name: drop_routes
+-- Routes that were retired before :before, and that nothing at all names any more.
+DELETE FROM eventhub_routes WHERE id IN (
+  SELECT r.id FROM eventhub_routes r
+  WHERE r.retired = 1 AND r.changed_at < :before
+    AND NOT EXISTS (SELECT 1 FROM eventhub_events e WHERE e.route = r.id)
+    AND r.id NOT IN (SELECT l.route FROM eventhub_dead_letters l)
+  ORDER BY r.changed_at LIMIT :limit)
+RETURNING id;
+
+-- name: return_routes
+-- The routes of dead letters that get a fresh start, if they were retired.
+UPDATE eventhub_routes SET retired = 0, changed_at = :now
+WHERE retired = 1 AND id IN (SELECT l.route FROM eventhub_dead_letters l WHERE l.id IN (SELECT value FROM carray(:ids)));
+
+-- name: hold_routes
+-- Whether the number of a route is still good: another process may have retired it. The write lock keeps it so.
+SELECT 1 FROM eventhub_routes WHERE id = ? AND retired = 0;
 
 -- name: take_key
 -- Racing duplicates: exactly one insert of a key wins.

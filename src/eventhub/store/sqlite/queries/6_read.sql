@@ -6,7 +6,7 @@ CROSS JOIN eventhub_deliveries d ON d.id IN (SELECT n.id FROM eventhub_deliverie
                                              WHERE n.state = 0 AND n.route = r.id AND n.event_id > :after_id
                                              ORDER BY n.event_id LIMIT :limit)
 CROSS JOIN eventhub_events e ON e.id = d.event_id
-WHERE r.queue = :queue ORDER BY d.event_id LIMIT :limit;
+WHERE r.queue = :queue AND r.retired = 0 ORDER BY d.event_id LIMIT :limit;
 
 -- name: event
 SELECT s.*, (SELECT e.published_by FROM eventhub_events e WHERE e.id = s.id) FROM eventhub_event_states s WHERE s.id = :id;

@@ -1,7 +1,8 @@
 -- name: routes
 -- Routes are few: lists by queue and tags choose among them first, and then read only what is theirs. Those of
 -- subscribers are left out: messages wait there, and no event has them.
-SELECT id, tags FROM eventhub_routes WHERE (:queue IS NULL OR queue = :queue) AND (queue <> 'hub' OR tags = '');
+SELECT id, tags FROM eventhub_routes
+WHERE (:queue IS NULL OR queue = :queue) AND (queue <> 'hub' OR tags = '') AND (:type IS NULL OR type IN ('', :type));
 
 -- name: events_recent
 -- All events, or the completed ones: no delivery of theirs is open, to be made or given up. In every list the ids of the
@@ -65,7 +66,7 @@ head (route, newest) AS MATERIALIZED (
                        ORDER BY n.event_id DESC LIMIT 1), 0),
              coalesce((SELECT n.event_id FROM eventhub_held_work n WHERE n.route = w.value AND n.event_id < :before
                        ORDER BY n.event_id DESC LIMIT 1), 0)) AS newest
-  FROM (SELECT id AS value FROM eventhub_routes WHERE queue <> 'hub' OR tags = '') w
+  FROM (SELECT id AS value FROM eventhub_routes WHERE (queue <> 'hub' OR tags = '') AND retired = 0) w
   ORDER BY newest DESC LIMIT :limit + :offset),
 found (id) AS (
   SELECT d.event_id FROM head h

@@ -21,7 +21,7 @@ WITH held AS MATERIALIZED (
          coalesce((SELECT max(g.created_at) FROM eventhub_event_log g WHERE g.event_id = h.event_id AND g.delivery_id = h.id),
                   (SELECT e.created_at FROM eventhub_events e WHERE e.id = h.event_id)) AS since
   FROM eventhub_deliveries h INDEXED BY eventhub_deliveries_leased
-  WHERE h.state = 1 AND h.route IN (SELECT r.id FROM eventhub_routes r WHERE r.queue = :queue))
+  WHERE h.state = 1 AND h.route IN (SELECT r.id FROM eventhub_routes r WHERE r.queue = :queue AND r.retired = 0))
 SELECT s.*, h.worker, h.fence, h.since, h.due
 FROM (SELECT * FROM held WHERE since < :before ORDER BY since, id LIMIT :limit) h
 CROSS JOIN eventhub_event_states s ON s.id = h.event_id ORDER BY h.since, h.id;
@@ -30,7 +30,7 @@ CROSS JOIN eventhub_event_states s ON s.id = h.event_id ORDER BY h.since, h.id;
 -- As orphans; no more than :limit are counted.
 SELECT count(*) FROM (
   SELECT 1 FROM eventhub_deliveries h INDEXED BY eventhub_deliveries_leased
-  WHERE h.state = 1 AND h.route IN (SELECT r.id FROM eventhub_routes r WHERE r.queue = :queue)
+  WHERE h.state = 1 AND h.route IN (SELECT r.id FROM eventhub_routes r WHERE r.queue = :queue AND r.retired = 0)
     AND coalesce((SELECT max(g.created_at) FROM eventhub_event_log g WHERE g.event_id = h.event_id AND g.delivery_id = h.id),
                  (SELECT e.created_at FROM eventhub_events e WHERE e.id = h.event_id)) < :before
   LIMIT :limit);

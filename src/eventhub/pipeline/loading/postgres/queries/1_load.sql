@@ -9,7 +9,7 @@ CREATE TEMPORARY TABLE loading_event_log AS SELECT id, event_id, delivery_id, ac
   error, execution_ms, created_at, subscriber FROM eventhub.event_log LIMIT 0;
 
 -- name: stage_routes
-CREATE TEMPORARY TABLE loading_routes (place bigint, queue text, tags text);
+CREATE TEMPORARY TABLE loading_routes (place bigint, queue text, tags text, type text);
 
 -- name: analyze_events
 ANALYZE pg_temp.loading_events;
@@ -50,14 +50,15 @@ TRUNCATE pg_temp.loading_event_log;
 SELECT eventhub.make_log_days('{first}'::date, 1);
 
 -- name: intern_routes
--- As the hub itself does it: one at a time, so that routes are committed in the order of their numbers.
+-- As the hub itself does it: one at a time, so that changes are committed in the order of their numbers. Nothing that is
+-- loaded is open, so that new routes of a type are retired from the start.
 WITH alone AS MATERIALIZED (SELECT pg_advisory_xact_lock(hashtext('eventhub.routes')))
-INSERT INTO eventhub.routes (queue, tags, priority)
-SELECT w.queue, w.tags, 0 FROM alone, pg_temp.loading_routes w ORDER BY w.place ON CONFLICT DO NOTHING;
+INSERT INTO eventhub.routes (queue, tags, priority, type, retired)
+SELECT w.queue, w.tags, 0, w.type, w.type <> '' FROM alone, pg_temp.loading_routes w ORDER BY w.place ON CONFLICT DO NOTHING;
 
 -- name: find_routes
 SELECT w.place, r.id FROM pg_temp.loading_routes w
-JOIN eventhub.routes r ON r.queue = w.queue AND r.tags = w.tags AND r.priority = 0;
+JOIN eventhub.routes r ON r.queue = w.queue AND r.tags = w.tags AND r.priority = 0 AND r.type = w.type;
 
 -- name: empty_routes
 TRUNCATE pg_temp.loading_routes;

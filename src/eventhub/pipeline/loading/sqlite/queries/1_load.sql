@@ -9,10 +9,12 @@ INSERT INTO eventhub_event_log (id, event_id, delivery_id, action, worker, attem
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING;
 
 -- name: intern_route
-INSERT INTO eventhub_routes (queue, tags, priority) VALUES (:queue, :tags, 0) ON CONFLICT DO NOTHING;
+-- Nothing that is loaded is open, so that new routes of a type are retired from the start.
+INSERT INTO eventhub_routes (queue, tags, priority, type, retired, changed_at)
+VALUES (:queue, :tags, 0, :type, :type <> '', :now) ON CONFLICT DO NOTHING;
 
 -- name: find_route
-SELECT id FROM eventhub_routes WHERE queue = :queue AND tags = :tags AND priority = 0;
+SELECT id FROM eventhub_routes WHERE queue = :queue AND tags = :tags AND priority = 0 AND type = :type;
 
 -- name: pass_ids
 -- Ids that are given out later are higher than all that were loaded.
