@@ -82,15 +82,17 @@ def _apply(schema: Schema, verb: str, rest: str, words: str) -> None:
     rest = re.sub(r"\beventhub[._]", "", rest)
     if made := re.match(r"TABLE (?:IF NOT EXISTS )?(\w+) \(", rest):
         schema.tables[made[1]] = Table(words, dict(_columns(rest[made.end() :])))
-    elif changed := re.match(r"TABLE (\w+) ADD COLUMN (\w+) (.*)", rest):
-        schema.tables[changed[1]].columns[changed[2]] = (_type(changed[3]), words)
+    elif changed := re.match(r"TABLE (\w+) (ADD COLUMN .*)", rest):
+        for added in re.split(r", (?=ADD COLUMN )", changed[2]):
+            _, _, name, kind = added.split(" ", 3)
+            schema.tables[changed[1]].columns[name] = (_type(kind), words)
     elif changed := re.match(r"TABLE (\w+) DROP COLUMN (\w+)", rest):
         del schema.tables[changed[1]].columns[changed[2]]
     elif view := re.match(r"VIEW (?:IF EXISTS )?(\w+)", rest):
         schema.views.pop(view[1], None)
         if verb == "CREATE":
             schema.views[view[1]] = words
-    elif index := re.match(r"(UNIQUE )?INDEX (?:IF (?:NOT )?EXISTS )?(\w+)(?: ON (.*))?", rest):
+    elif index := re.match(r"(UNIQUE )?INDEX (?:CONCURRENTLY )?(?:IF (?:NOT )?EXISTS )?(\w+)(?: ON (.*))?", rest):
         schema.indexes.pop(index[2], None)
         if verb == "CREATE":
             schema.indexes[index[2]] = (index[3] + (" UNIQUE" if index[1] else ""), words)
