@@ -175,6 +175,8 @@ OPERATIONS: dict[str, Callable[[Store], Awaitable[Any]]] = {
     "expire_key": lambda store: store.expire_key("k", START),
     "any_keys": lambda store: store.any_keys(),
     "touch_keys": lambda store: store.touch_keys({}),
+    "end_session": lambda store: store.end_session("s", ends=START, forget_before=START),
+    "ended_sessions": lambda store: store.ended_sessions(),
     "first_event_since": lambda store: store.first_event_since(START),
     "open_counts": lambda store: store.open_counts(),
     "activity": lambda store: store.activity(START, START + MINUTE, MINUTE),

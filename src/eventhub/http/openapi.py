@@ -16,6 +16,7 @@ from eventhub.http.operations import Operation
 __all__ = ["make_openapi"]
 
 REFERENCE: Final = "#/components/schemas/{name}"
+_REFERENCE: Final = re.compile(r'"#/components/schemas/(\w+)"')
 PROBLEM: Final = "application/problem+json"
 _ID_LINKS: Final = ("show_event", "complete", "fail", "start", "heartbeat", "release", "reset", "replay")
 _LINKS: Final = (
@@ -55,6 +56,8 @@ def make_openapi(operations: Sequence[Operation]) -> dict[str, Any]:
     for operation in operations:
         found = [next(described) for _ in _types(operation)]
         paths.setdefault(operation.path, {})[operation.method.lower()] = _operation(operation, found)
+    in_bodies = _referenced({**components, "": paths}, "")  # what is only in queries stands there as parameters
+    components = {name: _without_defaults(schema) for name, schema in components.items() if name in in_bodies}
     return {
         "openapi": "3.1.0",
         "info": {
@@ -76,9 +79,21 @@ def make_openapi(operations: Sequence[Operation]) -> dict[str, Any]:
     }
 
 
+def _referenced(schemas: dict[str, Any], name: str) -> set[str]:
+    """The names of the schemas that one needs, and those that these need."""
+    found: set[str] = set()
+    left = [name]
+    while left:
+        text = msgspec.json.encode(schemas[left.pop()]).decode()
+        new = set(_REFERENCE.findall(text)) - found
+        found |= new
+        left += new
+    return found
+
+
 def _types(operation: Operation) -> list[Any]:
     """The types of an operation, in the order in which ``_operation`` uses their schemas."""
-    asked = [wanted for wanted in (operation.query, operation.body) if wanted is not None]
+    asked = [wanted for wanted in (operation.query, operation.described or operation.body) if wanted is not None]
     answered = [answer for answer in operation.answers.values() if _is_json(operation, answer)]
     return asked + [kind for answer in answered for kind in (answer if isinstance(answer, tuple) else (answer,))]
 
@@ -142,11 +157,28 @@ def _in_query(operation: Operation) -> list[dict[str, Any]]:
         if "description" in plain:
             parameter["description"] = plain.pop("description")
         if field in examples:
-            parameter["example"] = examples[field]
+            parameter["example"] = _typed(examples[field], plain)
         if "anyOf" in plain and field == "tags":  # a query has no arrays of ours: tags are text with commas
             parameter["schema"] = {"type": "string"}
         made.append(parameter)
     return made
+
+
+def _typed(text: str, schema: dict[str, Any]) -> Any:
+    """An example as its parameter's type has it."""
+    if schema.get("type") in ("integer", "number", "boolean"):
+        return msgspec.json.decode(text)
+    return text
+
+
+def _without_defaults(schema: dict[str, Any]) -> dict[str, Any]:
+    """The schema of an object whose defaults are told in words: generators take a member with one for always there."""
+    for member in schema.get("properties", {}).values():
+        default = member.pop("default", None)
+        if default is not None and default != []:
+            told = f"Default: {msgspec.json.encode(default).decode()}."
+            member["description"] = f"{member['description']} {told}" if "description" in member else told
+    return schema
 
 
 def _without_null(schema: dict[str, Any]) -> dict[str, Any]:

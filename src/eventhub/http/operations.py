@@ -47,6 +47,8 @@ class Operation(msgspec.Struct, frozen=True, kw_only=True):
     """The scope that a key needs, ``ANY_KEY`` for a key alone; None for everybody."""
     group: str = "Events"
     body: Any = None
+    described: Any = None
+    """The part of ``body`` that the document tells of, where it takes more."""
     body_optional: bool = False
     """Whether a request without a body stands for an empty object."""
     query: Any = None

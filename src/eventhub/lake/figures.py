@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from statistics import median
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 
@@ -26,10 +26,13 @@ MOST_NAMES: Final = 50
 MOST_EXAMPLES: Final = 10
 
 
+Time = Annotated[datetime, msgspec.Meta(tz=True)]
+
+
 class Moment(msgspec.Struct, frozen=True, kw_only=True):
     """An hour or a day of the whole hub. Milliseconds, where there were any."""
 
-    at: datetime
+    at: Time
     counts: dict[str, int]
     failure_rate: float | None
     wait: dict[str, int | None]
@@ -52,7 +55,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     duration_p99: int | None
     latency_p50: float | None
     latency_p99: int | None
-    last_seen: datetime | None
+    last_seen: Time | None
     id: str | None = None
     stale: bool = False
 
@@ -70,8 +73,8 @@ class DeadGroup(msgspec.Struct, frozen=True, kw_only=True):
     fingerprint: str | None
     reason: str | None
     dead: int
-    first_at: datetime | None
-    last_at: datetime | None
+    first_at: Time | None
+    last_at: Time | None
     example_error: str | None
     event_ids: list[int]
     types: list[str]
@@ -93,7 +96,7 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     """A report as data."""
 
     lake: str
-    made_at: datetime
+    made_at: Time
     first_day: date
     last_day: date
     step: str

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Annotated, Final
 
 import msgspec
@@ -18,6 +19,7 @@ __all__ = [
     "Moment",
     "Seconds",
     "Tags",
+    "Time",
 ]
 
 MOST_EVENTS: Final = 1000
@@ -29,6 +31,8 @@ EventType = Annotated[str, Meta(extra_json_schema={"pattern": "^[A-Za-z0-9._:-]{
 """The rule is told here and enforced where events are composed, for all publishers alike."""
 Moment = Annotated[str, Meta(extra_json_schema={"format": "date-time"})]
 """A time that is asked for; a text, because in a query any number would pass for a time."""
+Time = Annotated[datetime, Meta(tz=True)]
+"""A time that is told, with its zone."""
 Seconds = Annotated[float, Meta(ge=0, le=315_360_000)]
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from msgspec import UNSET, Meta, UnsetType
 
 from eventhub.core.events import Action, Status
-from eventhub.http.bodies.basics import MOST_EVENTS, Answered, Asked, EventType, Seconds, Tags
+from eventhub.http.bodies.basics import MOST_EVENTS, Answered, Asked, EventType, Seconds, Tags, Time
 
 __all__ = [
     "Created",
@@ -57,9 +57,9 @@ class EventBody(Answered):
     payload: Any
     retry_count: int
     max_retries: int
-    next_retry_at: datetime | None
-    created_at: datetime
-    updated_at: datetime
+    next_retry_at: Time | None
+    created_at: Time
+    updated_at: Time
     event_type: str | UnsetType = UNSET
     metadata: dict[str, str] | UnsetType = UNSET
     ordering_key: str | UnsetType = UNSET
@@ -89,7 +89,7 @@ class LogBody(Answered):
     id: int
     event_id: int
     action: Action
-    created_at: datetime
+    created_at: Time
     worker_id: str | UnsetType = UNSET
     attempt: int | UnsetType = UNSET
     status_code: int | UnsetType = UNSET
@@ -108,9 +108,9 @@ class ListedEvent(Answered):
     status: Status
     tags: str | None
     retry_count: int
-    created_at: datetime
-    updated_at: datetime
-    next_retry_at: datetime | UnsetType = UNSET
+    created_at: Time
+    updated_at: Time
+    next_retry_at: Time | UnsetType = UNSET
     event_type: str | UnsetType = UNSET
 
 

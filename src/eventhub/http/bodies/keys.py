@@ -7,7 +7,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from eventhub.http.bodies.basics import Answered, Asked
+from eventhub.http.bodies.basics import Answered, Asked, Time
 
 __all__ = [
     "CreatedKey",
@@ -32,10 +32,10 @@ class KeyBody(Answered):
     id: str
     name: str
     scopes: list[str]
-    created_at: datetime
-    expires_at: datetime | None
-    revoked_at: datetime | None
-    last_used_at: datetime | None
+    created_at: Time
+    expires_at: Time | None
+    revoked_at: Time | None
+    last_used_at: Time | None
 
 
 class CreatedKey(KeyBody):

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-
 from eventhub.core.events import Action
-from eventhub.http.bodies.basics import Answered
+from eventhub.http.bodies.basics import Answered, Time
 
 __all__ = ["LiveEntry", "LiveLog"]
 
@@ -22,7 +20,7 @@ class LiveEntry(Answered):
     subscriber_id: int | None
     attempt: int | None
     error: str | None
-    created_at: datetime
+    created_at: Time
 
 
 class LiveLog(Answered):

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Annotated, Any, Final
 
 from msgspec import UNSET, Meta, UnsetType
 
 from eventhub.core.events import Status
 from eventhub.core.lifecycle import Reason
-from eventhub.http.bodies.basics import MOST_EVENTS, Answered, Asked, Id, Moment
+from eventhub.http.bodies.basics import MOST_EVENTS, Answered, Asked, Id, Moment, Time
 
 __all__ = [
     "AttemptBody",
@@ -35,7 +34,7 @@ class AttemptBody(Answered):
 
     fence: int
     action: str
-    created_at: datetime
+    created_at: Time
     attempt: int | UnsetType = UNSET
     worker_id: str | UnsetType = UNSET
     url: str | UnsetType = UNSET
@@ -63,12 +62,12 @@ class MessageBody(Answered):
     retry_count: int
     max_attempts: int | None
     blocked: Annotated[bool, Meta(description="It waits behind another message of its ordering key.")]
-    created_at: datetime
+    created_at: Time
     ordering_key: str | UnsetType = UNSET
     worker_id: str | UnsetType = UNSET
-    next_retry_at: datetime | UnsetType = UNSET
-    lease_expires_at: datetime | UnsetType = UNSET
-    settled_at: datetime | UnsetType = UNSET
+    next_retry_at: Time | UnsetType = UNSET
+    lease_expires_at: Time | UnsetType = UNSET
+    settled_at: Time | UnsetType = UNSET
     errors: list[str] | UnsetType = UNSET
     attempts: Annotated[list[AttemptBody], Meta(description="Oldest first; not in lists.")] | UnsetType = UNSET
 
@@ -124,8 +123,8 @@ class ListedDeadLetter(Answered):
     attempt_count: int
     retry_count: int
     parked: Annotated[bool, Meta(description="It holds its ordering key until an operator acts.")]
-    created_at: datetime
-    dead_at: datetime
+    created_at: Time
+    dead_at: Time
     subscriber_id: int | UnsetType = UNSET
     event_type: str | UnsetType = UNSET
     ordering_key: str | UnsetType = UNSET
@@ -146,8 +145,8 @@ class DeadGroupBody(Answered):
     fingerprint: Annotated[str, Meta(description="Of the last error without its details; empty where there is none.")]
     example_error: str | None
     count: int
-    first_at: datetime
-    last_at: datetime
+    first_at: Time
+    last_at: Time
     types: list[str]
     subscribers: list[int]
     example_ids: list[int]
@@ -171,7 +170,7 @@ class DeadLetterBody(ListedDeadLetter, kw_only=True):
     metadata: dict[str, str] | UnsetType = UNSET
     subscriber: dict[str, Any] | UnsetType = UNSET
     worker_id: str | UnsetType = UNSET
-    retried_at: datetime | UnsetType = UNSET
+    retried_at: Time | UnsetType = UNSET
     retried_by: str | UnsetType = UNSET
 
 

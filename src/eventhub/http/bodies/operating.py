@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-
 from eventhub.core.events import Status
-from eventhub.http.bodies.basics import Answered
+from eventhub.http.bodies.basics import Answered, Time
 
 __all__ = [
     "Health",
@@ -27,8 +25,8 @@ class OrphanBody(Answered):
     status: Status
     worker_id: str | None
     attempt: int
-    silent_since: datetime
-    lease_expires_at: datetime
+    silent_since: Time
+    lease_expires_at: Time
 
 
 class OrphanList(Answered):
@@ -39,8 +37,8 @@ class OrphanList(Answered):
 class WorkerBody(Answered):
     queue: str
     worker_id: str
-    first_seen: datetime | None
-    last_seen: datetime | None
+    first_seen: Time | None
+    last_seen: Time | None
     last_action: str | None
     open_claims: int
     stale: bool

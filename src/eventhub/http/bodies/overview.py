@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from eventhub.http.bodies.basics import Answered
+from eventhub.http.bodies.basics import Answered, Time
 
 __all__ = ["Chart", "Concern", "OpenMessages", "Overview", "PartHealth", "QueueDepth", "Rates", "WorkDepth"]
 
@@ -24,7 +23,7 @@ class Chart(Answered, rename={"from_": "from"}):
     """Counts a step, over the last hour; a step that was not counted yet is null."""
 
     step_seconds: int
-    from_: datetime
+    from_: Time
     received: list[int | None]
     completed: list[int | None]
     failed: list[int | None]
@@ -79,7 +78,7 @@ class Concern(Answered):
 class Overview(Answered):
     """How the hub stands. Everything is counted up to a hundred thousand."""
 
-    at: datetime
+    at: Time
     rates: Rates
     chart: Chart
     depth: WorkDepth

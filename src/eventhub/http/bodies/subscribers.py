@@ -5,7 +5,6 @@ What a field may be is checked where a subscriber is made, for all faces alike; 
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
@@ -13,7 +12,7 @@ from msgspec import UNSET, Meta, UnsetType, defstruct
 
 from eventhub.core.events import Status
 from eventhub.core.subscribers import Subscriber
-from eventhub.http.bodies.basics import Answered, Asked
+from eventhub.http.bodies.basics import Answered, Asked, Time
 
 __all__ = [
     "BlockedKeyBody",
@@ -92,11 +91,11 @@ class StateOfSubscriber(Answered):
     status: Literal["active", "paused", "disabled"]
     reason: Annotated[str | None, Meta(description="Why it is not active.")]
     circuit: Annotated[Literal["closed", "open"], Meta(description="Open: it fails for long, so it is left in peace.")]
-    circuit_until: datetime | None
+    circuit_until: Time | None
     version: Annotated[int, Meta(description="Grows with every change; goes into If-Match.")]
     secrets: Annotated[int, Meta(description="How many secrets sign its messages now.")]
-    created_at: datetime
-    updated_at: datetime
+    created_at: Time
+    updated_at: Time
 
 
 SubscriberBody: Any = defstruct(
@@ -152,8 +151,8 @@ class StatsOfSubscriber(Answered):
     failed_last_hour: int
     latency_p50_ms: float | None
     latency_p99_ms: float | None
-    last_delivered_at: datetime | None
-    last_failed_at: datetime | None
+    last_delivered_at: Time | None
+    last_failed_at: Time | None
 
 
 class BlockedKeyBody(Answered):
@@ -167,9 +166,9 @@ class BlockedKeyBody(Answered):
     attempt_count: int
     retry_count: int
     error: str | None
-    next_retry_at: datetime | None
+    next_retry_at: Time | None
     waiting: Annotated[int, Meta(description="Messages behind it, counted up to 10,000.")]
-    since: datetime
+    since: Time
 
 
 class BlockedKeyList(Answered):

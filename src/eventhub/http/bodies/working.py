@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Annotated, Any, Final
 
 from msgspec import UNSET, Meta, UnsetType
 
 from eventhub.core.events import Action, Status
-from eventhub.http.bodies.basics import LARGEST_ID, MOST_EVENTS, Answered, Asked, Tags
+from eventhub.http.bodies.basics import LARGEST_ID, MOST_EVENTS, Answered, Asked, Tags, Time
 from eventhub.http.bodies.problems import ProblemBody
 
 __all__ = [
@@ -74,10 +73,10 @@ class ClaimedBody(Answered):
     payload: Any
     retry_count: int
     max_retries: int
-    created_at: datetime
+    created_at: Time
     attempt: int
     fence: int
-    lease_expires_at: datetime
+    lease_expires_at: Time
     description: str | UnsetType = UNSET
     event_type: str | UnsetType = UNSET
     metadata: dict[str, str] | UnsetType = UNSET
@@ -132,10 +131,10 @@ class ReportBody(Answered):
     action: Action
     status_code: int | None
     execution_time_ms: int | None
-    created_at: datetime
+    created_at: Time
     error_message: str | UnsetType | None = UNSET
     retry_scheduled: bool | UnsetType = UNSET
-    next_retry_at: datetime | UnsetType | None = UNSET
+    next_retry_at: Time | UnsetType | None = UNSET
 
 
 class ReportOutcome(Answered):
@@ -163,7 +162,7 @@ class LeaseBody(Answered):
     event_id: int
     worker_id: str
     fence: int
-    lease_expires_at: datetime
+    lease_expires_at: Time
 
 
 class ReleaseBody(Asked):

@@ -11,7 +11,7 @@ from msgspec.structs import asdict
 from eventhub.errors import InvalidEventError
 from eventhub.http.answers import Answer, document
 from eventhub.http.asking import Ask, as_moment
-from eventhub.http.bodies.basics import Answered, Asked, Id, Moment
+from eventhub.http.bodies.basics import Answered, Asked, Id, Moment, Time
 from eventhub.http.operations import Operation
 from eventhub.http.problems import Problem
 from eventhub.store.audit import AuditEntry, AuditFilter
@@ -35,7 +35,7 @@ class AuditEntryBody(Answered):
     """One administrative act."""
 
     id: int
-    created_at: datetime
+    created_at: Time
     actor: str
     actor_kind: Annotated[str, Meta(description="`key`, `owner`, `user`, `hub` or `visitor`.")]
     key_id: str | None

@@ -290,6 +290,7 @@ OPERATIONS: Final = (
         summary="Publish up to 1,000 events, all of them or none",
         handle=publish_batch,
         scope="publish",
+        described=NewEventBatch,
         body=NewEventBatch | Annotated[list[NewEventBody], Meta(min_length=1, max_length=1000)],
         answers={201: PublishedBatch},
         problems=(503,),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Annotated, Final
 
 import msgspec
@@ -10,7 +9,7 @@ from msgspec import Meta
 
 from eventhub.http.answers import Answer, document
 from eventhub.http.asking import Ask
-from eventhub.http.bodies.basics import Answered, Asked
+from eventhub.http.bodies.basics import Answered, Asked, Time
 from eventhub.http.operations import Example, Operation
 from eventhub.http.problems import Problem
 from eventhub.lake.figures import Figures
@@ -28,7 +27,7 @@ class HistoryQuery(Asked):
 class LastRun(Answered):
     """When rows were last copied to the lake, and whether the pipeline runs now."""
 
-    at: datetime | None
+    at: Time | None
     running: bool
 
 
