@@ -109,14 +109,16 @@ CROSS JOIN LATERAL (
 ORDER BY t.created_at DESC LIMIT $2;
 
 -- name: blocked_keys
--- By key, from behind $2 on. A parked one's last error is in its dead letter; who stands behind is counted up to $4.
+-- By key, from behind $2 on; whole rows are compared for the same reason as in a page. A parked one's last error is in its
+-- dead letter; who stands behind is counted up to $4.
 SELECT b.key, b.id, b.event_id, b.state, b.attempts, coalesce(l.failures, b.failures),
        coalesce(l.errors, b.errors) ->> -1, CASE WHEN b.state = 3 THEN b.due END,
        (SELECT count(*) FROM (SELECT 1 FROM eventhub.deliveries n WHERE n.lane = b.lane AND n.state = 2 LIMIT $4) c),
        e.created_at
 FROM (SELECT * FROM eventhub.deliveries d
       WHERE d.subscriber IS NOT NULL AND d.lane IS NOT NULL AND d.state <> 2 AND (d.failures > 0 OR d.state = 4)
-        AND d.subscriber = $1 AND d.key COLLATE "C" >= coalesce($2, '') AND ($2::text IS NULL OR d.key <> $2)
+        AND (d.subscriber, d.key COLLATE "C") >= ($1, coalesce($2, '')) AND d.subscriber <= $1
+        AND ($2::text IS NULL OR d.key <> $2)
       ORDER BY d.subscriber, d.key COLLATE "C" LIMIT $3) b
 JOIN eventhub.events e ON e.id = b.event_id
 LEFT JOIN eventhub.dead_letters l ON l.delivery_id = b.id AND l.retried_at IS NULL
