@@ -281,5 +281,5 @@ async def _silence(proxy: Proxy) -> None:
 
 
 def test_a_parameter_that_only_another_driver_knows_is_named(postgres_url: str) -> None:
-    with pytest.raises(SettingsError, match=r'"connect_timeout".*Take the parameter out of the URL'):
-        open_database(f"{postgres_url}&connect_timeout=5").origin()
+    with pytest.raises(SettingsError, match=r'"keepalives".*Take the parameter out of the URL'):
+        open_database(f"{postgres_url}&keepalives=1").origin()
