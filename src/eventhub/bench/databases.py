@@ -136,6 +136,11 @@ class PostgresDatabases(Databases):
         self._template = await self._create()
         async with open_store(self._at(self._template)):
             pass
+        owner = await connect(self._at(self._template))
+        try:  # copies are to be like new, and not another incarnation of this one
+            await owner.execute("DELETE FROM eventhub.meta WHERE key = 'place'")
+        finally:
+            await owner.close()
 
     async def close(self) -> None:
         if self._admin is not None:

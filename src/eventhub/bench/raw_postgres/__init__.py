@@ -97,7 +97,7 @@ class RawPostgres(Raw):
         return done, perf_counter() - started
 
     async def _claim(self, connection: Any, limit: int, floor: int) -> list[int]:
-        asked = self._route, limit, [WORKER], LEASE, floor, None, None
+        asked = self._route, limit, [WORKER], LEASE, floor, None, None, None, 0
         ((_, ids, *_rest),) = await connection.fetch(STORE.claim_route, *asked)
         return [] if ids is None else [int(number) for number in ids[1:-1].split(",")]
 

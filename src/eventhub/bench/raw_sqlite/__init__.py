@@ -75,7 +75,7 @@ class RawSqlite(Raw):
         connection.execute("BEGIN IMMEDIATE")
         rows = connection.execute(STORE.claim_route, {"route": self._route, "limit": limit}).fetchall()
         ids: list[Any] = [row[0] for row in rows]
-        lease = {"worker": WORKER, "due": now + LEASE, "max_attempts": None}
+        lease = {"worker": WORKER, "due": now + LEASE, "max_attempts": None, "claimed_by": None}
         connection.execute(STORE.lease, {**lease, "ids": publishing.ids(ids)})
         connection.execute(STORE.log_picked, {"now": now, "ids": publishing.ids(ids)})
         connection.execute("COMMIT")
