@@ -66,6 +66,8 @@ def test_a_body_of_json_is_an_object():
         if body is not None:
             name = body["schema"]["$ref"].rpartition("/")[2]
             assert SCHEMAS[name]["type"] == "object", operation["operationId"]
+        kinds = operation.get("requestBody", {}).get("content", {}).values()
+        assert "array" not in [kind["schema"].get("type") for kind in kinds], operation["operationId"]
 
 
 def test_every_reference_leads_somewhere_and_every_schema_is_used():
