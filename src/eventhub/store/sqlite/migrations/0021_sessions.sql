@@ -2,4 +2,4 @@
 CREATE TABLE eventhub_ended_sessions (
   id      TEXT PRIMARY KEY,
   ends_at INTEGER NOT NULL
-) STRICT, WITHOUT ROWID;
+) WITHOUT ROWID;
