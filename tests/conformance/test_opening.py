@@ -175,6 +175,7 @@ OPERATIONS: dict[str, Callable[[Store], Awaitable[Any]]] = {
     "expire_key": lambda store: store.expire_key("k", START),
     "any_keys": lambda store: store.any_keys(),
     "touch_keys": lambda store: store.touch_keys({}),
+    "queues_of_workers": lambda store: store.queues_of_workers(),
     "end_session": lambda store: store.end_session("s", ends=START, forget_before=START),
     "ended_sessions": lambda store: store.ended_sessions(),
     "first_event_since": lambda store: store.first_event_since(START),
@@ -208,6 +209,7 @@ def test_every_operation_of_the_contract_is_tried_above() -> None:
         "name",
         "late",
         "incarnation_met",
+        "is_stranded",
     }
     assert public == {name.split(maxsplit=1)[0] for name in OPERATIONS}
 

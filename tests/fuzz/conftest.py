@@ -12,6 +12,7 @@ from eventhub.http.service import Service
 from eventhub.store import open_store
 
 HOST = (b"host", b"127.0.0.1:8080")
+KEY = b"x-api-key"
 
 
 class InProcess:
@@ -20,6 +21,8 @@ class InProcess:
     def __init__(self, runner: asyncio.Runner, service: Service) -> None:
         self._runner = runner
         self._app = build_app(service)
+        _, key = runner.run(service.keys.create("fuzz", ["admin", "publish", "read", "work"]))
+        self._key = key.encode()
 
     def __call__(
         self,
@@ -50,7 +53,7 @@ class InProcess:
             "path": path,
             "raw_path": path.encode(),
             "query_string": query,
-            "headers": [HOST, *headers.items()],
+            "headers": [HOST, *({KEY: self._key} | dict(headers)).items()],
             "client": ("127.0.0.1", 1),
             "scheme": "http",
             "http_version": "1.1",

@@ -247,9 +247,10 @@ async def test_messages_are_told_from_the_lake_as_they_were(store: Store, lake: 
                 outcome = Bury(error)
             await store.settle([Report(claim.held, outcome)])
     letters = (await store.dead_letters(DeadFilter())).letters
-    await store.retry_dead([letter.delivery_id for letter in letters], by="me")
+    await store.retry_dead([letter.delivery_id for letter in letters if letter.reason != "cancelled"], by="me")
     for claim in await hub.claim(store, second):
         await store.settle([Report(claim.held, Complete())])
+    await store.purge_dead_where(DeadFilter(reason="cancelled"))  # a dead letter would keep its event here
     (alone,) = [one.id for one in await hub.broadcast(store, "4", targets=())]
     await store.fan_out(await hub.plan(store))
     stories = {number: (await store.event(number), await store.log(number)) for number in (*published, alone)}

@@ -118,8 +118,8 @@ QUESTIONS = {
     "open_count": ("1000", "deliveries_pkey", 1000),
     "orphans": ("'work', interval '1 hour', 10, NULL", "deliveries_leased", 150),
     "count_orphans": ("'work', interval '1 hour', 10, NULL", "deliveries_leased", 150),
-    "workers": ("'work', NULL, NULL", "deliveries_leased", 50),
-    "count_workers": ("'work'", "deliveries_leased", 50),
+    "workers": ("ARRAY['work'], NULL, NULL", "deliveries_leased", 50),
+    "count_workers": ("ARRAY['work']", "deliveries_leased", 50),
     "start": ("ARRAY[4, 404, 777], ARRAY[1, 1, 1], interval '1 minute', NULL", "deliveries_pkey", 10),
 }
 WAITING = 100

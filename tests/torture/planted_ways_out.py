@@ -98,9 +98,9 @@ def pass_over_late_commits() -> None:
 
     insert: Any = postgres_publishing._insert
 
-    async def inserted(*arguments: Any) -> list[Published]:
+    async def inserted(*arguments: Any, **named: Any) -> list[Published]:
         await asyncio.sleep(random.uniform(0, 0.1))  # ids are taken, nothing is committed
-        stored: list[Published] = await insert(*arguments)
+        stored: list[Published] = await insert(*arguments, **named)
         return stored
 
     put(MarkerFloor, "passed", passed)

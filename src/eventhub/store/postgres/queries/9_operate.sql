@@ -56,17 +56,22 @@ SET first_seen = least(known.first_seen, excluded.first_seen),
 SELECT coalesce(w.queue, h.queue), coalesce(w.name, h.name), w.first_seen, w.last_seen, w.last_action,
        coalesce(h.claims, 0), h.lease_ends, coalesce($2, now())
 FROM (SELECT * FROM eventhub.workers WHERE queue = ANY ($1::text[])) w
-FULL JOIN (SELECT r.queue, d.worker AS name, count(*) AS claims, min(d.due) AS lease_ends
-           FROM eventhub.deliveries d JOIN eventhub.routes r ON r.id = d.route
-           WHERE d.state = 1 AND d.worker IS NOT NULL AND r.queue = ANY ($1::text[])
-           GROUP BY r.queue, d.worker) h ON h.queue = w.queue AND h.name = w.name
+FULL JOIN (SELECT r.queue, d.name, sum(d.claims)::bigint AS claims, min(d.lease_ends) AS lease_ends
+           FROM (SELECT l.route, l.worker AS name, count(*) AS claims, min(l.due) AS lease_ends FROM eventhub.deliveries l
+                 WHERE l.state = 1 AND l.worker IS NOT NULL
+                   AND l.route = ANY (ARRAY (SELECT r.id FROM eventhub.routes r WHERE r.queue = ANY ($1::text[])))
+                 GROUP BY l.route, l.worker) d
+           JOIN eventhub.routes r ON r.id = d.route GROUP BY r.queue, d.name) h ON h.queue = w.queue AND h.name = w.name
 ORDER BY w.last_seen DESC NULLS LAST, 1 LIMIT $3;
 
 -- name: count_workers
 SELECT count(*) FROM (
   SELECT queue, name FROM eventhub.workers WHERE queue = ANY ($1::text[])
-  UNION SELECT r.queue, d.worker FROM eventhub.deliveries d JOIN eventhub.routes r ON r.id = d.route
-  WHERE d.state = 1 AND d.worker IS NOT NULL AND r.queue = ANY ($1::text[])) w;
+  UNION SELECT r.queue, d.worker
+  FROM (SELECT DISTINCT l.route, l.worker FROM eventhub.deliveries l
+        WHERE l.state = 1 AND l.worker IS NOT NULL
+          AND l.route = ANY (ARRAY (SELECT r.id FROM eventhub.routes r WHERE r.queue = ANY ($1::text[])))) d
+  JOIN eventhub.routes r ON r.id = d.route) w;
 
 -- name: queues_of_workers
 -- Each queue is looked up behind the one before, so that many workers of one cost nothing.
