@@ -9,6 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, precondition, rule
 
+from eventhub.errors import StoreError
 from eventhub.store import Store, open_store
 from eventhub.store.claims import Claim
 from eventhub.store.postgres import PostgresStore
@@ -18,7 +19,7 @@ from eventhub.store.postgres.publishing import SQL
 from tests.conformance import hub_support, message_support
 from tests.conformance.support import QUEUE, ids, new, publish, publish_one, release, take, take_one
 
-NEAR, COST = 3, 0.5
+NEAR, MOST_IDS, COST = 3, 4, 0.5
 FREE_AGAIN = "UPDATE eventhub.deliveries SET state = 0, due = NULL WHERE event_id = $1 AND state = 1"
 
 
@@ -33,8 +34,8 @@ class Claiming(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.before = floors_module.NEAR
-        floors_module.NEAR = NEAR  # type: ignore[misc]
+        self.before = floors_module.NEAR, floors_module.MOST_IDS
+        floors_module.NEAR, floors_module.MOST_IDS = NEAR, MOST_IDS  # type: ignore[misc]
         self.now = 100.0
         self.floors = Floors(clock=lambda: self.now)
         self.next_id = 1
@@ -48,17 +49,19 @@ class Claiming(RuleBasedStateMachine):
         """Made ready by this process, which has not told the floors yet."""
         self.told: set[int] = set()
         """Which has told them."""
-        self.in_flight = 0
+        self.in_flight: list[Look] = []
         self.longest = COST
 
     def teardown(self) -> None:
-        floors_module.NEAR = self.before  # type: ignore[misc]
+        floors_module.NEAR, floors_module.MOST_IDS = self.before  # type: ignore[misc]
 
     def look_costs(self, look: Look) -> None:
         self.now += COST if look.start == 0 else 0.0001
 
     def take_from(self, look: Look, limit: int) -> list[int]:
-        found = sorted(number for number in self.ready if number >= look.start)[:limit]
+        assert all(number < look.start for number in look.ids)
+        assert len(look.ids) <= limit
+        found = sorted(n for n in self.ready if n >= look.start or n in look.ids)[:limit]
         for number in found:
             self.ready.discard(number)
             self.hidden.discard(number)
@@ -102,22 +105,36 @@ class Claiming(RuleBasedStateMachine):
 
     @rule()
     def tell_the_floors(self) -> None:
-        self.floors.lower([(1, number) for number in self.untold])
+        self.floors.free([(1, number) for number in self.untold])
         self.told |= self.untold
         self.untold.clear()
 
-    @rule(target=looks, limit=st.integers(1, 8), snapped=st.booleans())
-    def begin(self, limit: int, *, snapped: bool) -> Any:
+    @precondition(lambda self: self.ready)
+    @rule(data=st.data())
+    def others_claim(self, data: st.DataObject) -> None:
+        number = data.draw(st.sampled_from(sorted(self.ready)))
+        for numbers in (self.ready, self.hidden, self.told, self.untold):
+            numbers.discard(number)
+        self.claimed.add(number)
+
+    @rule(target=looks, limit=st.integers(1, 8), snapped=st.booleans(), by_id=st.booleans())
+    def begin(self, limit: int, *, snapped: bool, by_id: bool) -> Any:
         """The statement sees what there is, right when it begins or when it ends."""
-        look = self.floors.look(1)
-        self.in_flight += 1
+        look = self.floors.look(1, by_id=limit if by_id else 0)
+        self.in_flight.append(look)
         return look, limit, self.take_from(look, limit) if snapped else None
 
-    @rule(begun=consumes(looks))
-    def finish(self, begun: Any) -> None:
+    @rule(begun=consumes(looks), fails=st.booleans())
+    def finish(self, begun: Any, *, fails: bool) -> None:
         look, limit, found = begun
         self.look_costs(look)
-        self.in_flight -= 1
+        self.in_flight.remove(look)
+        if fails:
+            self.floors.failed([look])
+            self.hidden |= set(found or ())  # it was rolled back, and others are told of nothing
+            self.ready |= set(found or ())
+            self.claimed -= set(found or ())
+            return
         self.end(look, self.take_from(look, limit) if found is None else found, limit)
 
     @rule(seconds=st.sampled_from([0.001, 0.05, 0.2, 3.0]))
@@ -129,13 +146,13 @@ class Claiming(RuleBasedStateMachine):
         self.tell_the_floors()
         gone: set[int] = set()
         while True:
-            look: Look | None = self.floors.look(1)
+            look: Look | None = self.floors.look(1, by_id=5)
             found: list[int] = []
             while look is not None and not found:
                 found = self.take_from(look, 5)
                 self.look_costs(look)
                 self.end(look, found, 5)
-                look = self.floors.look_below(look)
+                look = self.floors.look_below(look, by_id=5)
             if not found:
                 return gone
             gone.update(found)
@@ -156,8 +173,11 @@ class Claiming(RuleBasedStateMachine):
             assert not self.ready
 
     @invariant()
-    def what_this_process_made_ready_lies_above_the_floor(self) -> None:
-        assert all(number >= self.floors._of(1).floor for number in self.told)
+    def what_this_process_made_ready_lies_above_the_floor_or_is_remembered(self) -> None:
+        known = self.floors._of(1)
+        remembered = {*known.ids, *(number for look in self.in_flight for number in look.ids)}
+        assert all(number >= known.floor or number in remembered for number in self.told)
+        assert len(known.ids) <= MOST_IDS
 
 
 TestClaiming = Claiming.TestCase
@@ -235,19 +255,57 @@ def test_the_way_to_a_distant_server_is_not_dear() -> None:
     assert floors.owed(1) is None
 
 
+def test_what_became_ready_below_the_floor_is_taken_by_id_and_does_not_lower_it() -> None:
+    floors = Floors(Clock())
+    floors.claimed(floors.look(1), 1_000_000)
+    floors.free([(1, 700), (1, 500), (1, 600)])
+    first, second = floors.look(1, by_id=2), floors.look(1, by_id=2)
+    assert (first.ids, second.ids) == ((500, 600), (700,)), "each to one claim, the oldest first"
+    assert first.start == second.start == 1_000_001
+    floors.claimed(first, 600)
+    assert floors.look(1, by_id=2) == Look(1, 1_000_001, 1000.0, first.frees)
+
+
+def test_who_takes_nothing_by_id_looks_from_the_oldest_on() -> None:
+    floors = Floors(Clock())
+    floors.claimed(floors.look(1), 1_000_000)
+    early = floors.look(1)
+    floors.free([(1, 500)])
+    assert floors.look(1).start == 500
+    floors.claimed(early, 1_000_500)
+    assert floors.look(1).start == 500
+
+
+def test_what_a_look_that_failed_took_along_lies_above_the_floor() -> None:
+    floors = Floors(Clock())
+    floors.claimed(floors.look(1), 1_000_000)
+    floors.free([(1, 500), (1, 600)])
+    floors.failed([floors.look(1, by_id=5)])
+    assert floors.look(1, by_id=5) == Look(1, 500, 1000.0, 1)
+
+
+def test_more_than_can_be_remembered_lowers_the_floor(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(floors_module, "MOST_IDS", 2)
+    floors = Floors(Clock())
+    floors.claimed(floors.look(1), 1_000_000)
+    floors.free([(1, 500), (1, 600), (1, 700), (1, 800)])
+    look = floors.look(1, by_id=5)
+    assert (look.ids, look.start) == ((500, 600), 700)
+
+
 def test_a_floor_that_was_lowered_rises_again_however_much_is_made_ready_meanwhile() -> None:
     floors = Floors(Clock())
     floors.claimed(floors.look(1), 1_000_000)
-    floors.lower([(1, 500)])
+    floors.free([(1, 500)])
     look = floors.look(1)
     assert look.start == 500
     for number in range(1000):
-        floors.lower([(1, 999_000 + number % 7)])
+        floors.free([(1, 999_000 + number % 7)])
     floors.claimed(look, 500, all_of_it=True)
     assert floors.look(1).start == 999_000
     look = floors.look(1)
     for number in range(1000):
-        floors.lower([(1, 999_500 + number)])
+        floors.free([(1, 999_500 + number)])
     floors.claimed(look, 1_500_000)
     assert floors.look(1).start == 999_500, "what became ready since then does not lie below the floor"
 
@@ -258,7 +316,7 @@ def test_a_look_during_which_very_much_became_ready_raises_nothing(monkeypatch: 
     floors.claimed(floors.look(1), 1_000_000)
     look = floors.look(1)
     for number in range(12):
-        floors.lower([(1, 500 + number)])
+        floors.free([(1, 500 + number)])
     floors.claimed(look, 1_000_500)
     assert floors.look(1).start == 500
 
@@ -308,7 +366,7 @@ def starts(store: Store, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     fetch = store._fetch
 
     async def watched(query: str, *arguments: Any) -> list[Any]:
-        if query == SQL.claim_route:
+        if query in (SQL.claim_route, SQL.claim_route_by_id):
             seen.append(arguments[4])
         return await fetch(query, *arguments)
 
@@ -349,6 +407,62 @@ async def test_what_this_process_frees_is_found_at_once(store: Store) -> None:
     assert ids(await take(store, 5, now=None)) == [claims[3].event.id, claims[11].event.id]
     assert await take(store, now=None) == []
     assert await publish_one(store, None) == (await take_one(store, None)).event.id
+
+
+@pytest.fixture
+def once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is never again time to look from below."""
+    monkeypatch.setattr(floors_module, "LOOK_EVERY", 1e9)
+    monkeypatch.setattr(floors_module, "LATEST", 1e9)
+
+
+@pytest.mark.usefixtures("dear", "once")
+async def test_what_this_process_frees_is_older_than_what_follows_and_found_without_looking_lower(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claims = await all_claimed(store, 20)
+    follows = await publish(store, new(), new(), new(), now=None)
+    for claim in (claims[11], claims[3], claims[7]):
+        assert await release(store, claim, now=None)
+    seen = starts(store, monkeypatch)
+    assert ids(await take(store, 2, now=None)) == [claims[3].event.id, claims[7].event.id]
+    assert ids(await take(store, 3, now=None)) == [claims[11].event.id, *follows[:2]]
+    assert ids(await take(store, 3, now=None)) == follows[2:]
+    assert min(seen) > claims[-1].event.id
+
+
+@pytest.mark.usefixtures("dear", "once")
+async def test_what_another_process_has_taken_is_stepped_over(store: Store, postgres_url: str) -> None:
+    claims = await all_claimed(store, 20)
+    for claim in claims[:4]:
+        assert await release(store, claim, now=None)
+    async with open_store(postgres_url) as other:
+        assert ids(await take(other, 2, now=None)) == ids(claims[:2])
+        holder = await asyncpg.connect(postgres_url)
+        transaction = holder.transaction()
+        await transaction.start()
+        await holder.execute("SELECT FROM eventhub.deliveries WHERE id = $1 FOR UPDATE", claims[2].event.id)
+        follows = await publish_one(store, None)
+        assert ids(await take(store, 4, now=None)) == [claims[3].event.id, follows]
+        await transaction.rollback()
+        await holder.close()
+        assert await take(store, 4, now=None) == [], "it was passed over, as whatever is locked"
+    async with open_store(postgres_url) as later:
+        assert ids(await take(later, 4, now=None)) == [claims[2].event.id]
+
+
+@pytest.mark.usefixtures("dear", "once")
+async def test_a_claim_that_fails_leaves_what_it_asked_for_by_id_to_the_next(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claims = await all_claimed(store, 20)
+    for claim in claims[:2]:
+        assert await release(store, claim, now=None)
+    with monkeypatch.context() as broken:
+        broken.setattr(SQL, "claim_route_by_id", "SELECT this is refused")
+        with pytest.raises(StoreError):
+            await take(store, 2, now=None)
+    assert ids(await take(store, 2, now=None)) == ids(claims[:2])
 
 
 @pytest.mark.usefixtures("dear")

@@ -18,7 +18,7 @@ LEASE = timedelta(minutes=1)
 OUTCOMES: list[Outcome] = [Complete(1), Retry("again", timedelta(0)), Release(), Bury("never")]
 HOT = (
     *("insert_plain", "insert_one", "lay_out", "fill_in", "insert_events", "lock_lanes", "taken_lanes", "take_keys"),
-    *("claim_route", "claim_routes", "extend", "hold_lanes", "hold_deliveries"),
+    *("claim_route", "claim_route_by_id", "claim_routes", "extend", "hold_lanes", "hold_deliveries"),
     *("complete", "complete_alike", "fail", "release", "bury", "advance", "tend"),
 )
 SEEN = "SELECT statement, generic_plans, custom_plans FROM pg_prepared_statements"

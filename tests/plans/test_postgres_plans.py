@@ -51,6 +51,10 @@ TEXTS = "ARRAY['x', 'x', 'x']"
 STATEMENTS = {
     # statement: (arguments, the indexes it must use)
     "claim_route": ("1, 10, ARRAY['v', 'w'], interval '1 minute', 0, NULL, NULL, 'k', 0", {"deliveries_ready"}),
+    "claim_route_by_id": (
+        "1, 10, ARRAY['v', 'w'], interval '1 minute', 30001, NULL, NULL, 'k', 0, ARRAY[12, 24, 30000]",
+        {"deliveries_pkey", "deliveries_ready", "events_pkey"},
+    ),
     "claim_routes": (
         "ARRAY[1, 2, 3, 4], 10, ARRAY['v', 'w'], interval '1 minute', NULL, NULL, 'k', 0, ARRAY[0, 7, 0, 9], 5",
         {"deliveries_ready", "events_pkey"},
@@ -149,7 +153,7 @@ def test_a_statement_goes_by_its_index(planner: Planner, name: str, mode: str) -
 
 
 @pytest.mark.parametrize("mode", ["force_generic_plan", "force_custom_plan"])
-@pytest.mark.parametrize("name", ["claim_route", "claim_routes", "ready"])
+@pytest.mark.parametrize("name", ["claim_route", "claim_route_by_id", "claim_routes", "ready"])
 def test_a_claim_does_not_sort_the_backlog(planner: Planner, name: str, mode: str) -> None:
     nodes = planner.plan(name, STATEMENTS[name][0], mode)
     for node in nodes:

@@ -188,7 +188,7 @@ class PostgresClaiming(PostgresRoutes):
             answer = await self._fetch(SQL.claim_routes, *asked)
             taken = await self._told([row[:8] for row in answer], wanted, workers)
         except BaseException:
-            self._memory.floors.lower(zip(routes, starts, strict=True))  # what it held was passed over by others
+            self._memory.floors.failed(looks)
             raise
         *_, shares, seen, deeper = answer[0]
         last: dict[str, int | None] = _shares(shares) if shares else {}
@@ -212,12 +212,12 @@ class PostgresClaiming(PostgresRoutes):
 
     async def _take_from_one(self, route: int, limit: int, wanted: Wanted, workers: list[str]) -> Taken:
         taken = Taken()
-        look: Look | None = self._memory.floors.look(route, everywhere=wanted.now is not None)
+        look: Look | None = self._memory.floors.look(route, by_id=limit, everywhere=wanted.now is not None)
         while look is not None:
             taken.add(await self._look(look, limit - len(taken.claims), wanted, taken.left_of(workers)))
             if taken.is_enough(limit, workers):
                 return taken
-            look = self._memory.floors.look_below(look)
+            look = self._memory.floors.look_below(look, by_id=limit - len(taken.claims))
         self._look_later(route, wanted.queue)
         return taken
 
@@ -225,9 +225,13 @@ class PostgresClaiming(PostgresRoutes):
         beside = wanted.max_attempts, wanted.now, wanted.claimed_by, self._memory.incarnation.fence
         asked = (look.route, limit, workers, wanted.lease, look.start, *beside)
         try:
-            taken = await self._told(await self._fetch(SQL.claim_route, *asked), wanted, workers)
+            if look.ids:
+                answer = await self._fetch(SQL.claim_route_by_id, *asked, look.ids)
+            else:
+                answer = await self._fetch(SQL.claim_route, *asked)
+            taken = await self._told(answer, wanted, workers)
         except BaseException:
-            self._memory.floors.lower([(look.route, look.start)])  # what it held was passed over by others
+            self._memory.floors.failed([look])
             raise
         if taken.claims:
             self._memory.floors.claimed(look, taken.claims[-1].held.id, all_of_it=len(taken.claims) < limit)

@@ -333,7 +333,7 @@ class PostgresStore(
         settled, freed = await self._transact(
             lambda connection: settling.settle(connection, reports, routes, now, hold=hold)
         )
-        self._memory.floors.lower(freed)
+        self._memory.floors.free(freed)
         return settled
 
     # ----------------------------------------------------------------- tend
@@ -342,7 +342,7 @@ class PostgresStore(
     async def _tend(self, now: datetime | None, limit: int) -> Tended:
         await self._make_days()
         rows = await self._fetch(SQL.tend, now, limit)
-        self._memory.floors.lower([(row[1], row[2]) for row in rows if row[0] != "last"])
+        self._memory.floors.free([(row[1], row[2]) for row in rows if row[0] != "last"])
         promoted = sum(row[0] == "promoted" for row in rows)
         abandoned = sum(row[0] == "abandoned" for row in rows)
         lost = [(Held(row[3], row[4], row[5]), row[6]) for row in rows if row[0] == "last"]
@@ -367,7 +367,7 @@ class PostgresStore(
             )
 
         buried, freed = await self._transact(work)
-        self._memory.floors.lower(freed)
+        self._memory.floors.free(freed)
         return buried
 
     async def _retire_routes(self, after: int, idle: timedelta) -> tuple[list[int], int]:
@@ -391,7 +391,7 @@ class PostgresStore(
         again = [row for row in held if row[5] is None or row[4] < row[5]]
         lost = [(Held(row[0], row[1], row[2]), row[3]) for row in held if row[5] is not None and row[4] >= row[5]]
         rows = await self._fetch(SQL.take_back, [r[0] for r in again], [r[1] for r in again], now)
-        self._memory.floors.lower([(row[1], row[2]) for row in rows])
+        self._memory.floors.free([(row[1], row[2]) for row in rows])
         buried = await self._bury_lost(lost, now, by_lease=False) if lost else set()
         return Tended(abandoned=len(rows), buried=tuple(sorted(buried)))
 

@@ -4,7 +4,10 @@ Claimed rows leave dead entries in the claim index, and while some session holds
 away: a claim would step over every one of them. So it starts at the floor, just above what was claimed last. Work below
 the floor is looked for, too, as deep as it may lie and as often as that can be afforded:
 
-    from the floor       at every claim: what was published since, and what this process made ready again
+    from the floor       at every claim: what was published since
+    by id                at every claim: what this process made ready again below the floor, as the next of an ordering
+                         key is; it is older than what follows from the floor on. What is too much to remember, or when
+                         several routes are claimed together, lowers the floor instead
     from near below it   when there is nothing else, or ten times a second: what was committed late, after higher ids
     from the beginning   likewise: what other processes made ready again, and what came very late. If such a look is
                          dear, it is taken so rarely that a twentieth of the time goes into it, but several times a
@@ -17,7 +20,7 @@ every statement takes; only what a look takes beyond that is dear.
 
 from __future__ import annotations
 
-from bisect import bisect
+from bisect import bisect, bisect_left
 from operator import itemgetter
 from time import monotonic
 from typing import TYPE_CHECKING, Final
@@ -38,6 +41,8 @@ DEAR: Final = 0.01
 """Seconds of a look that are rationed."""
 REMEMBERED: Final = 4096
 """Times at which something became ready again: more than there are while one look lasts."""
+MOST_IDS: Final = 4096
+"""Deliveries of a route that are remembered by id."""
 
 
 class Look(msgspec.Struct, frozen=True, gc=False):
@@ -47,12 +52,14 @@ class Look(msgspec.Struct, frozen=True, gc=False):
     start: int
     began: float
     frees: int = 0
+    ids: tuple[int, ...] = ()
+    """Events below the start to take before all others, the oldest first: nobody else is told of them."""
 
 
 class _Route:
     """What is known of a route."""
 
-    __slots__ = ("deep_at", "floor", "forgotten", "freed", "frees", "mark", "near_at", "owed", "took", "top")
+    __slots__ = ("deep_at", "floor", "forgotten", "freed", "frees", "ids", "mark", "near_at", "owed", "took", "top")
 
     def __init__(self) -> None:
         self.floor = 0
@@ -68,13 +75,41 @@ class _Route:
         self.freed: list[tuple[int, int]] = []
         """When that was, by this count, and the lowest id from then on; as far as it is remembered."""
         self.forgotten = 0
+        self.ids: list[int] = []
+        """What became ready again below the floor, in order, until a look takes it by id."""
         self.owed = False
 
     @property
     def near(self) -> int:
         return max(self.floor - NEAR, 0)
 
-    def free(self, event_id: int) -> None:
+    def free(self, event_ids: list[int]) -> None:
+        """These became ready again."""
+        room = MOST_IDS - len(self.ids)
+        below = [number for number in event_ids if number < self.floor][:room]
+        if below:
+            self.ids += below
+            self.ids.sort()
+        if len(below) < len(event_ids):
+            remembered = set(below)
+            self.lower(min(number for number in event_ids if number not in remembered))
+
+    def hand_out(self, start: int, most: int) -> tuple[int, ...]:
+        """For a look from there on, which takes no more than so many."""
+        if not self.ids:
+            return ()
+        count = min(bisect_left(self.ids, start), most)
+        handed = self.ids[:count]
+        del self.ids[:count]
+        return tuple(dict.fromkeys(handed))
+
+    def forget_ids(self) -> None:
+        """The floor is lowered instead."""
+        if self.ids:
+            self.lower(self.ids[0])
+            self.ids.clear()
+
+    def lower(self, event_id: int) -> None:
         self.frees += 1
         while self.freed and self.freed[-1][1] >= event_id:
             self.freed.pop()
@@ -102,28 +137,37 @@ class Floors:
         self._way = 0.0
         """Seconds to the server and back, as far as they are known."""
 
-    def look(self, route: int, *, everywhere: bool = False) -> Look:
-        """Begin a look where it is time to look."""
+    def look(self, route: int, *, by_id: int = 0, everywhere: bool = False) -> Look:
+        """Begin a look where it is time to look, which takes up to so many by id if there are such."""
         known, now = self._routes.get(route), self._clock()
         if known is None:
             return Look(route, 0, now)
+        if not by_id:
+            known.forget_ids()
         start = known.floor
         if everywhere or now >= known.deep_at:
             start = 0
             known.deep_at = now + min(max(LOOK_EVERY, 2 * known.took), LATEST)  # others need not do the same meanwhile
         elif now >= known.near_at:
             start = known.near
-        return Look(route, start, now, known.frees)
+        return Look(route, start, now, known.frees, known.hand_out(start, by_id))
 
-    def look_below(self, look: Look) -> Look | None:
+    def look_below(self, look: Look, *, by_id: int = 0) -> Look | None:
         """Begin the next look, after one that found too little; None when there is no more to see for now."""
         known = self._of(look.route)
-        start = known.near if self._is_dear(known.took) else 0
-        return Look(look.route, start, self._clock(), known.frees) if start < look.start else None
+        if not by_id:
+            known.forget_ids()
+        start = min(known.near if self._is_dear(known.took) else 0, look.start)
+        ids = known.hand_out(start, by_id)
+        return Look(look.route, start, self._clock(), known.frees, ids) if ids or start < look.start else None
 
     def claimed(self, look: Look, last: int, *, all_of_it: bool = False) -> None:
         """The look took deliveries up to that of event ``last``; perhaps all that there were from its start on."""
         known = self._of(look.route)
+        if last < look.start:  # all of it by id
+            if not all_of_it:
+                return
+            last = look.start - 1
         known.top = max(known.top, last + 1)
         if look.start <= known.near:
             self._looked(known, look)
@@ -155,13 +199,18 @@ class Floors:
         if look.start:
             self._of(look.route).deep_at = 0.0
 
-    def lower(self, freed: Iterable[tuple[int, int]]) -> None:
+    def free(self, freed: Iterable[tuple[int, int]]) -> None:
         """Deliveries became ready again: (route, event id)."""
-        lowest: dict[int, int] = {}
+        by_route: dict[int, list[int]] = {}
         for route, event_id in freed:
-            lowest[route] = min(event_id, lowest.get(route, event_id))
-        for route, event_id in lowest.items():
-            self._of(route).free(event_id)
+            by_route.setdefault(route, []).append(event_id)
+        for route, event_ids in by_route.items():
+            self._of(route).free(event_ids)
+
+    def failed(self, looks: Iterable[Look]) -> None:
+        """Nobody knows what became of these looks: what they held was passed over by others."""
+        for look in looks:
+            self._of(look.route).lower(look.ids[0] if look.ids else look.start)
 
     def owed(self, route: int) -> float | None:
         """Seconds until a look from the beginning that could not be afforded now; told once, until it is ``paid``."""

@@ -140,7 +140,7 @@ class PostgresMessaging(PostgresRoutes):
         await self.open()
         freed = await self._transact(audited(act, fetching(SQL.hasten, message_id, by, now), now))
         if freed:
-            self._memory.floors.lower([(row[0], row[1]) for row in freed])
+            self._memory.floors.free([(row[0], row[1]) for row in freed])
             self._announce(HUB)
             return True
         letter = await self.dead_letter(message_id)
@@ -187,7 +187,7 @@ class PostgresMessaging(PostgresRoutes):
     ) -> bool:
         await self.open()
         done, freed = await self._transact(audited(act, work, now))
-        self._memory.floors.lower(freed)
+        self._memory.floors.free(freed)
         if freed:
             self._announce(HUB)
         return done

@@ -64,7 +64,7 @@ class PostgresOperating(Remembering):
 
         await self.open()
         rows, freed = await self._transact(audited(act, work, now))
-        self._memory.floors.lower([*((row[1], row[2]) for row in rows), *freed])
+        self._memory.floors.free([*((row[1], row[2]) for row in rows), *freed])
         self._announce(None)
         return {row[0] for row in rows}
 
@@ -82,13 +82,13 @@ class PostgresOperating(Remembering):
 
         await self.open()
         done, freed = await self._transact(audited(act, work, now))
-        self._memory.floors.lower(freed)
+        self._memory.floors.free(freed)
         self._announce(queue)
         return done
 
     async def reset(self, event_id: int, *, reason: str, now: datetime | None = None) -> bool:
         rows = await self._do(acts.reset(event_id, reason), SQL.reset, event_id, reason, now, now=now)
-        self._memory.floors.lower([(row[0], row[1]) for row in rows])
+        self._memory.floors.free([(row[0], row[1]) for row in rows])
         self._announce(None)
         return bool(rows)
 

@@ -42,6 +42,45 @@ FROM (SELECT t.id, t.fence, t.attempts, t.failures, t.lane, t.max_attempts, t.du
              OR num_nonnulls(e.metadata, e.tags, e.title, e.description, e.ordering_key, e.idempotency_key) > 0 AS special
       FROM taken t JOIN eventhub.events e ON e.id = t.event_id ORDER BY t.event_id) c;
 
+-- name: claim_route_by_id
+-- As claim_route, but those of the given ids ($10) that are ready come first. All of them lie below the floor, the oldest
+-- first, and they are no more than are wanted: so whatever is locked is taken.
+WITH known AS MATERIALIZED (
+  SELECT d.tid FROM unnest((SELECT $10::bigint[])) AS w(id)
+  CROSS JOIN LATERAL (SELECT ctid AS tid FROM eventhub.deliveries
+                      WHERE id = w.id AND state + 0 = 0 AND route + 0 = $1 LIMIT 1 FOR UPDATE SKIP LOCKED) d),
+following AS MATERIALIZED (
+  SELECT ctid AS tid FROM eventhub.deliveries WHERE state = 0 AND route = $1 AND event_id >= $5
+  ORDER BY event_id LIMIT (SELECT $2 - count(*) FROM known) FOR UPDATE SKIP LOCKED),
+pick AS MATERIALIZED (SELECT tid FROM known UNION ALL SELECT tid FROM following),
+taken AS (
+  UPDATE eventhub.deliveries SET state = 1, fence = greatest(fence, $9) + 1, attempts = attempts + 1,
+         worker = CASE cardinality($3::text[]) WHEN 1 THEN ($3::text[])[1]
+                  ELSE ($3::text[])[array_position(ARRAY (SELECT tid FROM pick), ctid)] END,
+         due = coalesce($7, now()) + $4::interval, max_attempts = coalesce($6, max_attempts), claimed_by = $8
+  WHERE ctid = ANY (ARRAY (SELECT tid FROM pick))
+  RETURNING id, event_id, fence, attempts, failures, lane, max_attempts, due, worker),
+logged AS (
+  INSERT INTO eventhub.event_log (event_id, delivery_id, action, worker, attempt, fence, created_at)
+  SELECT event_id, id, 'PICKED', worker, attempts, fence, coalesce($7, now()) FROM taken)
+SELECT min(c.due), array_agg(c.id)::text,
+       string_agg(CASE WHEN c.large THEN '' ELSE c.payload::text END, E'\x1e'),
+       CASE WHEN min(c.type) = max(c.type) THEN ARRAY[min(c.type)] ELSE array_agg(c.type) END,
+       CASE WHEN min(c.created_at) = max(c.created_at) THEN ARRAY[min(c.created_at)] ELSE array_agg(c.created_at) END,
+       json_agg(json_build_array(c.id, c.fence, c.attempts, c.failures, c.lane, c.max_attempts,
+                                 CASE WHEN NOT c.large THEN c.metadata END, c.tags, c.title, c.description,
+                                 c.ordering_key, c.idempotency_key)) FILTER (WHERE c.special),
+       CASE WHEN cardinality($3::text[]) > 1 THEN array_agg(c.worker) END, (SELECT max(changed) FROM eventhub.routes)
+FROM (SELECT t.id, t.fence, t.attempts, t.failures, t.lane, t.max_attempts, t.due, t.worker, e.type COLLATE "C" AS type,
+             e.payload, e.metadata, e.tags, e.title, e.description, e.ordering_key, e.idempotency_key, e.created_at,
+             pg_column_size(e.payload) >= 8000 OR pg_column_compression(e.payload) IS NOT NULL
+             OR e.metadata IS NOT NULL
+                AND (pg_column_size(e.metadata) >= 8000 OR pg_column_compression(e.metadata) IS NOT NULL) AS large,
+             t.fence <> $9 + 1 OR t.attempts <> 1 OR t.failures <> 0 OR t.lane IS NOT NULL
+             OR t.max_attempts IS DISTINCT FROM $6::integer
+             OR num_nonnulls(e.metadata, e.tags, e.title, e.description, e.ordering_key, e.idempotency_key) > 0 AS special
+      FROM taken t JOIN eventhub.events e ON e.id = t.event_id ORDER BY t.event_id) c;
+
 -- name: claim_routes
 -- Several routes, each from its floor ($9) on: look at the first few ($10) of each without locks, merge them by age, and
 -- then lock of each route as many as are among the oldest: what others hold is stepped over. A route that had more than was
