@@ -30,7 +30,7 @@ lint: ## ruff, mypy strict and the layer contracts, without the tests
 	@scripts/setup test
 	@scripts/check
 
-lock: ## Resolve the dependencies anew and write requirements/*.txt
+lock: ## Resolve the dependencies anew and write the lock files
 	@scripts/lock
 
 bench: ## Measure both engines (ARGS="--json" and others go to `eventhub bench`)
@@ -57,7 +57,7 @@ bench-figures: ## Fill the tables of the documentation from benchmarks/results
 	@.venv/bin/python -m benchmarks.figures $(ARGS)
 
 clean: ## Remove the environment and everything that was built
-	rm -rf .venv .venv-peers benchmarks/node/node_modules build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf .venv .venv-peers {benchmarks,tests/openapi}/node/node_modules build dist .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
 	find src tests scripts -type d -name __pycache__ -prune -exec rm -rf {} +
 
 help: ## List these commands

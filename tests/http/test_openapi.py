@@ -70,6 +70,17 @@ def test_a_body_of_json_is_an_object():
         assert "array" not in [kind["schema"].get("type") for kind in kinds], operation["operationId"]
 
 
+def test_only_json_is_an_object():
+    seen = 0
+    for operation in OPERATIONS_OF_DOCUMENT:
+        for answer in operation["responses"].values():
+            for kind, described in answer.get("content", {}).items():
+                if not kind.endswith("json"):
+                    seen += 1
+                    assert described["schema"] == {"type": "string"}, operation["operationId"]
+    assert seen > 3
+
+
 def test_every_reference_leads_somewhere_and_every_schema_is_used():
     used = {node["$ref"].rpartition("/")[2] for node in nodes(DOCUMENT) if isinstance(node.get("$ref"), str)}
     assert used == set(SCHEMAS)
