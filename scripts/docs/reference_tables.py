@@ -82,7 +82,7 @@ def _apply(schema: Schema, verb: str, rest: str, words: str) -> None:
     rest = re.sub(r"\beventhub[._]", "", rest)
     if made := re.match(r"TABLE (?:IF NOT EXISTS )?(\w+) \(", rest):
         schema.tables[made[1]] = Table(words, dict(_columns(rest[made.end() :])))
-    elif changed := re.match(r"TABLE (\w+) (ADD COLUMN .*)", rest):
+    elif changed := re.match(r"TABLE (\w+) (?:DROP CONSTRAINT \w+, )?(ADD COLUMN .*)", rest):
         for added in re.split(r", (?=ADD COLUMN )", changed[2]):
             _, _, name, kind = added.split(" ", 3)
             schema.tables[changed[1]].columns[name] = (_type(kind), words)
