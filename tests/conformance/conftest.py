@@ -18,6 +18,7 @@ BEGIN
               AND relkind IN ('r', 'p') AND NOT relispartition AND relname <> 'meta' LOOP
     EXECUTE 'DELETE FROM ' || name;
   END LOOP;
+  UPDATE eventhub.meta SET value = '0' WHERE key = 'clock';
 END $$
 """
 

@@ -271,6 +271,7 @@ def test_postgres_does_what_the_model_does(postgres_url: str) -> None:
         def emptied() -> Store:
             for table in ("deliveries", "lanes", "dead_letters", "events", "event_log"):
                 run(direct.execute(CLEAN.format(table)))
+            run(direct.execute("UPDATE eventhub.meta SET value = '0' WHERE key = 'clock'"))
             return store
 
         try:

@@ -342,6 +342,10 @@ class PostgresStore(
     async def _tend(self, now: datetime | None, limit: int) -> Tended:
         await self._make_days()
         rows = await self._fetch(SQL.tend, now, limit)
+        if any(row[0] == "set back" for row in rows):
+            await self._fetch(SQL.follow_clock, now)
+            rows += await self._fetch(SQL.tend, now, limit)
+            rows = [row for row in rows if row[0] != "set back"]
         self._memory.floors.free([(row[1], row[2]) for row in rows if row[0] != "last"])
         promoted = sum(row[0] == "promoted" for row in rows)
         abandoned = sum(row[0] == "abandoned" for row in rows)

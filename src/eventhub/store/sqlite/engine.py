@@ -221,8 +221,11 @@ class SqliteStore(
     # ----------------------------------------------------------------- tend
 
     async def _tend(self, now: datetime | None, limit: int) -> Tended:
-        due = await self.next_due(now=now)
-        if due is None or due > 0:
+        ((due, to_hand_out, seen),) = await self._read(SQL.sweep)
+        at = clock(now)
+        waits = due is not None or to_hand_out  # else the clock need not be noted, and nothing is written
+        note = settling.set_back(seen, at) or (waits and at >= seen + settling.CLOCK_STEP)
+        if not note and (due is None or at < due):
             return Tended()
         return await self._write(lambda connection, at: settling.tend(connection, at, limit), now=now)
 

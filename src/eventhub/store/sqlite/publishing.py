@@ -105,6 +105,7 @@ def _insert(
                 event.idempotency_key,
                 now,
                 event.publisher,
+                None if event.deliver_at is None else micros(event.deliver_at),
             )
         )
         if event.broadcast:

@@ -20,6 +20,8 @@ from eventhub.store.values import Current, Report, Route, Settled, Tended
 
 __all__ = ["abandon", "settle", "standing", "tend"]
 
+CLOCK_STEP = 5_000_000
+"""The clock is noted when it is so many microseconds above what was noted, and was set back when it is as far below."""
 _MICROSECOND = timedelta(microseconds=1)
 
 
@@ -175,8 +177,19 @@ def bury(connection: apsw.Connection, dying: list[tuple[tuple[Any, ...], Bury]],
         _remove(connection, leaving, now)
 
 
+def set_back(seen: int, now: int) -> bool:
+    """Whether the clock is well below what a sweep has seen."""
+    return now <= seen - CLOCK_STEP
+
+
 def tend(connection: apsw.Connection, now: int, limit: int) -> Tended:
-    """Promote due retries and abandon ended leases."""
+    """Promote due retries and abandon ended leases, by a clock that may have been set back."""
+    ((_, _, seen),) = connection.execute(SQL.sweep)
+    if set_back(seen, now):
+        connection.execute(SQL.follow_clock, {"high": seen, "now": now})
+        connection.execute(SQL.follow_clock_in_fanout, {"high": seen, "now": now})
+    if abs(now - seen) >= CLOCK_STEP:
+        connection.execute(SQL.note_clock, {"now": now})
     due = [number for (number,) in connection.execute(SQL.due_waiting, {"now": now, "limit": limit})]
     if due:
         connection.execute(SQL.promote, {"ids": ids(due)})

@@ -33,6 +33,7 @@ from eventhub.testing.simulation.calls import (
     Unpark,
 )
 from eventhub.testing.simulation.model import Model, Row
+from eventhub.testing.simulation.steps import Step
 
 __all__ = ["Memory", "Stored"]
 
@@ -52,6 +53,8 @@ class Memory:
         self.model = Model()
         self.events: dict[int, Stored] = {}
         self.markers: list[int] = []
+        self.step: Step | None = None
+        """How far the last sweep found the clock set back."""
         self._plan = plan
         self._next = first
         self._keys: dict[Scope, tuple[Published, bytes]] = {}
@@ -146,6 +149,7 @@ class Memory:
     # ----------------------------------------------------------------- claim
 
     def _claim(self, call: Claim, now: datetime) -> list[Grant]:
+        self._sweep(now)
         return self._grants(self.model.claim(call.limit, call.worker, call.lease, call.max_attempts, now))
 
     def _claim_messages(self, call: ClaimMessages, now: datetime) -> list[Grant]:
@@ -184,6 +188,13 @@ class Memory:
         return self.model.extend(call.held.id, call.held.fence, call.lease, now)
 
     def _tend(self, _: Tend, now: datetime) -> None:
+        self._sweep(now)
+
+    def _sweep(self, now: datetime) -> None:
+        self.step = self.model.follow_clock(now, to_hand_out=bool(self.markers))
+        if self.step:
+            for number in self.markers:
+                self.events[number].due = self.step.moved(self.events[number].due)
         self.model.tend(now)
 
     def _take_back(self, call: TakeBack, now: datetime) -> None:

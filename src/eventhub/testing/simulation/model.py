@@ -11,6 +11,7 @@ from typing import Final
 
 from eventhub.core.events import Status
 from eventhub.core.lifecycle import MOVES, Bury, Complete, Move, Outcome, Reason, Release, Retry, State, public_status
+from eventhub.testing.simulation.steps import EPOCH, STEP, Step
 
 __all__ = ["LOST", "WORK", "Forbidden", "Letter", "Model", "Row"]
 
@@ -72,6 +73,7 @@ class Model:
     def __init__(self) -> None:
         self.rows: dict[int, Row] = {}
         self.closed: list[tuple[int, datetime]] = []
+        self._seen = EPOCH
 
     def open(self) -> list[Row]:
         return [row for row in self.rows.values() if row.state is not None]
@@ -101,8 +103,7 @@ class Model:
         self.rows[row.id] = row
 
     def claim(self, limit: int, worker: str, lease: timedelta, max_attempts: int | None, now: datetime) -> list[Row]:
-        """Lease the oldest ready work, after a round of tending."""
-        self.tend(now)
+        """Lease the oldest ready work."""
         taken = self.ready(WORK)[:limit]
         self.lease(taken, worker, lease, max_attempts, now)
         return taken
@@ -119,6 +120,16 @@ class Model:
             row.fence, row.attempts = row.fence + 1, row.attempts + 1
             row.max_attempts = row.max_attempts if max_attempts is None else max_attempts
             row.log.append(("PICKED", now))
+
+    def follow_clock(self, now: datetime, *, to_hand_out: bool) -> Step | None:
+        """What waits beyond the highest time seen was scheduled before the clock was set back."""
+        step = Step(self._seen, now) if now <= self._seen - STEP else None
+        if step:
+            for row in self.open():
+                row.due = step.moved(row.due)
+        waits = to_hand_out or any(row.state in (State.LEASED, State.WAITING) for row in self.open())
+        self._seen = now if step or (waits and now >= self._seen + STEP) else self._seen
+        return step
 
     def tend(self, now: datetime) -> None:
         """What is due is ready; a lease is over strictly after its end."""

@@ -93,6 +93,7 @@ class Watcher:
             self.arrivals.published(call, reply)
         self.arrivals.new_rows(call)
         if isinstance(call, Claim | Tend):
+            self._set_back()
             self._lapse(now)
         if isinstance(call, Claim | ClaimMessages):
             self._claimed(call, reply, now)  # type: ignore[arg-type]
@@ -114,6 +115,13 @@ class Watcher:
             self._operated(call)
 
     # ------------------------------------------------------------------ claims
+
+    def _set_back(self) -> None:
+        """Waits keep their length when the clock is set back."""
+        step = self._memory.step
+        if step:
+            for track in self.tracks.values():
+                track.due, track.until, track.changed = step.moved(track.due), step.moved(track.until), True
 
     def _lapse(self, now: datetime) -> None:
         for track in self.tracks.values():

@@ -148,7 +148,7 @@ input AS MATERIALIZED (
          u.published_by, u.handlers, u.owner, t.now,
          CASE WHEN u.state = 3 AND coalesce(u.due, t.now + u.seconds * interval '1 second') <= t.now THEN 0
               ELSE u.state END AS state,
-         coalesce(u.due, t.now + u.seconds * interval '1 second') AS due
+         coalesce(u.due, t.now + u.seconds * interval '1 second') AS due, u.due AS deliver_at
   FROM unnest($1::bigint[], $2::integer[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[],
               $9::text[], $10::text[], $11::bigint[], $12::smallint[], $13::timestamptz[], $14::float8[],
               $15::integer[], $16::text[], $17::boolean[], $19::boolean[], $20::text[], $21::text[],
@@ -161,9 +161,9 @@ input AS MATERIALIZED (
     AND (SELECT count(*) FROM used) = cardinality($24)),
 stored AS (
   INSERT INTO eventhub.events (id, route, type, payload, metadata, tags, title, description, ordering_key,
-                               idempotency_key, created_at, published_by)
+                               idempotency_key, created_at, published_by, deliver_at)
   SELECT id, route, type, payload::json, metadata, tags, title, description, ordering_key, idempotency_key, now,
-         published_by
+         published_by, deliver_at
   FROM input),
 placed AS (
   INSERT INTO eventhub.deliveries (id, event_id, lane, route, state, due, fence, attempts, failures, max_attempts, worker,

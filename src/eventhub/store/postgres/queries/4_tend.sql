@@ -1,7 +1,15 @@
 -- name: tend
 -- One look, one round trip: retries whose time has come are ready again; leases strictly past their end are abandoned,
--- which counts as a failed attempt; those with no attempt left are returned to be buried.
-WITH due AS MATERIALIZED (
+-- which counts as a failed attempt; those with no attempt left are returned to be buried. The clock is noted every five
+-- seconds; when it is five seconds or more below what was noted, that comes back, too.
+WITH clock AS MATERIALIZED (
+  SELECT (extract(epoch FROM coalesce($1, now())) * 1000000)::bigint AS micros),
+noted AS (
+  UPDATE eventhub.meta SET value = (SELECT micros FROM clock)::text
+  WHERE key = 'clock' AND ctid = (SELECT ctid FROM eventhub.meta
+                                  WHERE key = 'clock' AND value::bigint <= (SELECT micros FROM clock) - 5000000
+                                  FOR UPDATE SKIP LOCKED)),
+due AS MATERIALIZED (
   SELECT ctid AS tid FROM eventhub.deliveries WHERE state = 3 AND due <= coalesce($1, now())
   ORDER BY due LIMIT $2 FOR UPDATE SKIP LOCKED),
 promoted AS (
@@ -26,7 +34,32 @@ SELECT 'promoted' AS kind, route, event_id, NULL::bigint AS id, NULL::integer AS
        NULL::text AS worker
 FROM promoted
 UNION ALL SELECT 'abandoned', route, event_id, id, fence, NULL, worker FROM abandoned
-UNION ALL SELECT 'last', NULL, NULL, id, fence, lane, worker FROM ended WHERE last;
+UNION ALL SELECT 'last', NULL, NULL, id, fence, lane, worker FROM ended WHERE last
+UNION ALL SELECT 'set back', NULL, NULL, NULL, NULL, NULL, NULL FROM eventhub.meta
+          WHERE key = 'clock' AND value::bigint >= (SELECT micros FROM clock) + 5000000;
+
+-- name: follow_clock
+-- The clock was set back: what waits beyond the highest time seen was scheduled before that, and is moved by as much. Only
+-- the first sweep that notices does so, as it notes the new time. What was asked for at a time stays there. A row that
+-- somebody holds at this moment is about to be scheduled anew.
+WITH step AS MATERIALIZED (
+  SELECT timestamptz 'epoch' + m.value::bigint * interval '1 microsecond' AS high, t.now
+  FROM eventhub.meta m CROSS JOIN (SELECT coalesce($1, now()) AS now) t
+  WHERE m.key = 'clock' AND m.value::bigint >= (extract(epoch FROM t.now) * 1000000)::bigint + 5000000
+  FOR UPDATE OF m),
+noted AS (
+  UPDATE eventhub.meta SET value = (extract(epoch FROM s.now) * 1000000)::bigint::text FROM step s WHERE key = 'clock'),
+late AS MATERIALIZED (
+  SELECT d.ctid AS tid FROM eventhub.deliveries d CROSS JOIN step s
+  WHERE d.due > s.high
+    AND NOT EXISTS (SELECT FROM eventhub.events e WHERE e.id = d.event_id AND e.deliver_at = d.due)
+  FOR UPDATE OF d SKIP LOCKED),
+markers AS (
+  UPDATE eventhub.fanout f SET due = f.due - (s.high - s.now) FROM step s
+  WHERE f.due > s.high
+    AND NOT EXISTS (SELECT FROM eventhub.events e WHERE e.id = f.event_id AND e.deliver_at = f.due))
+UPDATE eventhub.deliveries d SET due = d.due - (s.high - s.now) FROM step s
+WHERE d.ctid = ANY (ARRAY (SELECT tid FROM late));
 
 -- name: held_by
 -- The open claims of workers that are known to be dead.

@@ -80,8 +80,8 @@ SELECT lane FROM eventhub_deliveries WHERE lane IN (SELECT value FROM carray(?))
 
 -- name: insert_events
 INSERT INTO eventhub_events (id, route, type, payload, metadata, tags, title, description, ordering_key, idempotency_key,
-                    created_at, published_by)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+                    created_at, published_by, deliver_at)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: insert_deliveries
 INSERT INTO eventhub_deliveries (id, event_id, lane, route, state, due, fence, attempts, failures, max_attempts, worker,

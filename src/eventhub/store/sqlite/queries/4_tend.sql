@@ -1,3 +1,24 @@
+-- name: sweep
+-- When something is due, whether something waits to be handed out, and about the highest time that a sweep has seen.
+SELECT (SELECT min(due) FROM (SELECT min(due) AS due FROM eventhub_deliveries WHERE state = 1
+                              UNION ALL SELECT min(due) FROM eventhub_deliveries WHERE state = 3)),
+       EXISTS (SELECT 1 FROM eventhub_fanout), (SELECT CAST(value AS INTEGER) FROM eventhub_meta WHERE key = 'clock');
+
+-- name: note_clock
+UPDATE eventhub_meta SET value = CAST(:now AS TEXT) WHERE key = 'clock';
+
+-- name: follow_clock
+-- The clock was set back: what waits beyond the highest time seen was scheduled before that, and is moved by as much. What
+-- was asked for at a time stays there.
+UPDATE eventhub_deliveries SET due = due - (:high - :now)
+WHERE due > :high
+  AND NOT EXISTS (SELECT 1 FROM eventhub_events e WHERE e.id = eventhub_deliveries.event_id AND e.deliver_at = eventhub_deliveries.due);
+
+-- name: follow_clock_in_fanout
+UPDATE eventhub_fanout SET due = due - (:high - :now)
+WHERE due > :high
+  AND NOT EXISTS (SELECT 1 FROM eventhub_events e WHERE e.id = eventhub_fanout.event_id AND e.deliver_at = eventhub_fanout.due);
+
 -- name: due_waiting
 SELECT id FROM eventhub_deliveries WHERE state = 3 AND due <= :now ORDER BY due LIMIT :limit;
 
