@@ -149,7 +149,7 @@ class Memory:
     # ----------------------------------------------------------------- claim
 
     def _claim(self, call: Claim, now: datetime) -> list[Grant]:
-        self._sweep(now)
+        self._follow_clock(now)
         return self._grants(self.model.claim(call.limit, call.worker, call.lease, call.max_attempts, now))
 
     def _claim_messages(self, call: ClaimMessages, now: datetime) -> list[Grant]:
@@ -188,14 +188,14 @@ class Memory:
         return self.model.extend(call.held.id, call.held.fence, call.lease, now)
 
     def _tend(self, _: Tend, now: datetime) -> None:
-        self._sweep(now)
+        self._follow_clock(now)
+        self.model.tend(now)
 
-    def _sweep(self, now: datetime) -> None:
+    def _follow_clock(self, now: datetime) -> None:
         self.step = self.model.follow_clock(now, to_hand_out=bool(self.markers))
         if self.step:
             for number in self.markers:
                 self.events[number].due = self.step.moved(self.events[number].due)
-        self.model.tend(now)
 
     def _take_back(self, call: TakeBack, now: datetime) -> None:
         self.model.take_back(call.worker, now)

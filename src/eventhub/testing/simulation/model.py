@@ -103,7 +103,8 @@ class Model:
         self.rows[row.id] = row
 
     def claim(self, limit: int, worker: str, lease: timedelta, max_attempts: int | None, now: datetime) -> list[Row]:
-        """Lease the oldest ready work."""
+        """Lease the oldest ready work, after a round of tending."""
+        self.tend(now)
         taken = self.ready(WORK)[:limit]
         self.lease(taken, worker, lease, max_attempts, now)
         return taken
