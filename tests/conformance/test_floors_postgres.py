@@ -266,6 +266,24 @@ def test_what_became_ready_below_the_floor_is_taken_by_id_and_does_not_lower_it(
     assert floors.look(1, by_id=2) == Look(1, 1_000_001, 1000.0, first.frees)
 
 
+def test_what_a_look_from_below_sees_itself_takes_no_place_of_others() -> None:
+    for seconds, near in ((0.2, 0), (0.0, 10_000)):
+        clock = Clock()
+        floors = Floors(clock)
+        floors.claimed(floors.look(1), 1_000_000)
+        floors.free([(1, 999_997), (1, 999_998)])
+        clock.now += seconds
+        if near:
+            floors._of(1).near_at = 0.0
+        look = floors.look(1, by_id=2)
+        assert look.start == (1_000_001 - near if near else 0)
+        assert look.ids == ()
+        floors.claimed(look, 1_000_100)
+        floors.free([(1, 999_999), (1, 1_000_000)])
+        following = floors.look(1, by_id=2)
+        assert (following.ids, following.start) == ((999_999, 1_000_000), 1_000_101)
+
+
 def test_who_takes_nothing_by_id_looks_from_the_oldest_on() -> None:
     floors = Floors(Clock())
     floors.claimed(floors.look(1), 1_000_000)

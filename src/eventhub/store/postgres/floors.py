@@ -95,12 +95,14 @@ class _Route:
             self.lower(min(number for number in event_ids if number not in remembered))
 
     def hand_out(self, start: int, most: int) -> tuple[int, ...]:
-        """For a look from there on, which takes no more than so many."""
+        """For a look from there on, which takes no more than so many. What it sees itself is remembered no longer."""
         if not self.ids:
             return ()
         count = min(bisect_left(self.ids, start), most)
         handed = self.ids[:count]
         del self.ids[:count]
+        if self.ids and self.ids[0] >= start:
+            self.forget_ids()
         return tuple(dict.fromkeys(handed))
 
     def forget_ids(self) -> None:
@@ -150,7 +152,9 @@ class Floors:
             known.deep_at = now + min(max(LOOK_EVERY, 2 * known.took), LATEST)  # others need not do the same meanwhile
         elif now >= known.near_at:
             start = known.near
-        return Look(route, start, now, known.frees, known.hand_out(start, by_id))
+            known.near_at = now + LOOK_EVERY
+        ids = known.hand_out(start, by_id)
+        return Look(route, start, now, known.frees, ids)
 
     def look_below(self, look: Look, *, by_id: int = 0) -> Look | None:
         """Begin the next look, after one that found too little; None when there is no more to see for now."""
