@@ -54,7 +54,9 @@ def _line(item: pytest.Item) -> str | None:
 
 def _reads_what_is_settled(item: pytest.Item) -> bool:
     """A transaction of any test on the same server holds back what a pipeline may read."""
-    return "pipeline" in item.path.parts and "postgres" in item.nodeid + " ".join(getattr(item, "fixturenames", ()))
+    return "pipeline" in item.path.relative_to(item.config.rootpath).parts and "postgres" in item.nodeid + " ".join(
+        getattr(item, "fixturenames", ())
+    )
 
 
 @pytest.fixture(scope="session")

@@ -285,3 +285,63 @@ async def test_publishers_and_sweepers_at_full_speed_lose_nothing(store: Store, 
     await asyncio.gather(*background)
     found += await drain(others[1])
     assert sorted(found) == sorted(number for numbers in made for number in numbers)
+
+
+# ------------------------------------------- what cannot know that a route was retired
+
+
+async def retire_under(store: Any, event_id: int, type_: str) -> None:
+    """The route of an open event is retired all the same; without a type it is one of an older version."""
+    prefix, retired = ("eventhub.", "true") if store.engine == "postgres" else ("eventhub_", "1")
+    chosen = f"(SELECT route FROM {prefix}deliveries WHERE id = {event_id})"
+    statement = f"UPDATE {prefix}routes SET retired = {retired}, type = '{type_}' WHERE id = {chosen}"
+    if store.engine == "postgres":
+        await store._fetch(statement)
+    else:
+        await store._write(lambda connection, _: connection.execute(statement).fetchall())
+
+
+@pytest.mark.parametrize("type_", [TYPE, ""])
+async def test_open_work_on_a_retired_route_is_found_by_the_next_sweep(
+    store: Store, open_another: OpenAnother, type_: str
+) -> None:
+    published = await publish(store, new(tags=("t",)), new(tags=("t",), key="k"), new(tags=("t",), key="k"))
+    await retire_under(store, published[0], type_)
+    other = await open_another()
+    assert await take(other, 10) == []
+    await other.retire_routes()
+    assert await drain(other) == published
+    await other.retire_routes()
+    assert await drain(other) == []
+
+
+@pytest.mark.parametrize("isolation", ["read_committed", "repeatable_read", "serializable"])
+async def test_a_type_that_is_new_is_published_in_a_caller_s_transaction_of_any_kind(
+    postgres_store: Store, isolation: Any
+) -> None:
+    connection = await asyncpg.connect(postgres_store.url)
+    try:
+        async with connection.transaction(isolation=isolation):
+            await connection.fetchval("SELECT count(*) FROM eventhub.meta")  # its snapshot is older than the route
+            (published,) = await postgres_store.publish([new("new.type")], connection=connection)
+    finally:
+        await connection.close()
+    assert await drain(postgres_store) == [published.id]
+
+
+async def test_a_caller_s_transaction_does_not_wait_in_a_circle_with_whoever_retires_its_route(
+    postgres_store: Any,
+) -> None:
+    """It holds no lock on the route while it has it made known anew, and the next sweep finds what it stored."""
+    await publish_one(postgres_store)
+    await drain(postgres_store)
+    connection = await asyncpg.connect(postgres_store.url)
+    try:
+        async with asyncio.timeout(30), postgres_store._transaction() as retiring:
+            await retiring.fetch("UPDATE eventhub.routes SET retired = true WHERE queue = $1", QUEUE)
+            async with connection.transaction():
+                (published,) = await postgres_store.publish([new()], connection=connection)
+    finally:
+        await connection.close()
+    await postgres_store.retire_routes()
+    assert await drain(postgres_store) == [published.id]

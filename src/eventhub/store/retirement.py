@@ -1,8 +1,10 @@
 """Leaving routes that nothing uses out of claims, and forgetting those that nothing names any more.
 
-Nothing open is ever left on a retired route: whoever publishes keeps its routes locked until the commit, and whoever
-retires one looks for what is open after it has got the lock. A publisher that remembers a retired route stores nothing
-on it, and makes it known anew.
+Nothing open is left on a retired route: whoever publishes keeps its routes locked until the commit, and whoever retires
+one looks for what is open after it has got the lock. A publisher that remembers a retired route stores nothing on it,
+and makes it known anew. Two cannot know: a program of an older version beside this one, and a caller's own transaction
+whose snapshot is older. What they store on a retired route is found by the next sweep: the route comes back, and work
+on one without a type, as older versions make them, moves to those of its types.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from abc import ABC, abstractmethod
 from datetime import timedelta
 from typing import Final, Self
 
-__all__ = ["ROUTES_AT_ONCE", "ROUTE_IDLE", "ROUTE_KEPT", "Retirement"]
+__all__ = ["ROUTES_AT_ONCE", "ROUTE_IDLE", "ROUTE_KEPT", "WORK_AT_ONCE", "Retirement"]
 
 ROUTE_IDLE: Final = timedelta(minutes=1)
 """A route of which nothing is open is retired so long after its last event."""
@@ -19,6 +21,8 @@ ROUTE_KEPT: Final = timedelta(hours=1)
 """So long a retired route stays at least, so that all who claim hear of its end."""
 ROUTES_AT_ONCE: Final = 500
 """Routes that are retired in one transaction."""
+WORK_AT_ONCE: Final = 1000
+"""Deliveries that are moved to other routes in one transaction."""
 
 
 class Retirement(ABC):
@@ -36,6 +40,8 @@ class Retirement(ABC):
         others are as few as queues and subscribers.
         """
         await self.open()
+        while await self._recover_strays() == WORK_AT_ONCE:
+            continue
         retired, after = 0, 0
         while True:
             candidates, done = await self._retire_routes(after, idle)
@@ -44,6 +50,10 @@ class Retirement(ABC):
                 break
             after = candidates[-1]
         return retired, await self._drop_routes(kept)
+
+    @abstractmethod
+    async def _recover_strays(self) -> int:
+        """Make what is open on retired routes claimable again; returns the most that was moved of one route."""
 
     @abstractmethod
     async def _retire_routes(self, after: int, idle: timedelta) -> tuple[list[int], int]:

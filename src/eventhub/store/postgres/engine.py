@@ -48,7 +48,7 @@ from eventhub.store.postgres.schema import migrate
 from eventhub.store.postgres.server import Server
 from eventhub.store.postgres.signals import POLL_SECONDS, Signals
 from eventhub.store.postgres.watching import PostgresWatching
-from eventhub.store.retirement import ROUTES_AT_ONCE
+from eventhub.store.retirement import ROUTES_AT_ONCE, WORK_AT_ONCE
 from eventhub.store.values import NewEvent, Published, Report, Route, Settled, Tended
 
 __all__ = ["PostgresStore"]
@@ -258,7 +258,8 @@ class PostgresStore(
             await self._incarnations.check_foreign(connection, lambda: self._read(SQL.check))
         routes = await self._learn_routes(routes_in([events]))
         with translated(self.url):
-            (answer,) = await publish_calls(connection, [events], routes, now, relearn=self._relearn_routes)
+            routes = await self._share_routes(connection, routes)
+            (answer,) = await publish_calls(connection, [events], routes, now, shared=True)
         if isinstance(answer, Exception):
             raise answer
         return answer
@@ -373,6 +374,35 @@ class PostgresStore(
         buried, freed = await self._transact(work)
         self._memory.floors.free(freed)
         return buried
+
+    async def _recover_strays(self) -> int:
+        most, typed = 0, []
+        for number, queue, tags, priority, type_ in await self._fetch(SQL.stray_routes, ROUTES_AT_ONCE):
+            if type_:
+                typed.append(number)
+            else:
+                most = max(most, await self._move_work(number, queue, tuple(filter(None, tags.split(","))), priority))
+        if typed:
+            await self._fetch(SQL.return_routes, typed)
+        if typed or most:
+            self._announce(None)
+        return most
+
+    async def _move_work(self, route: int, queue: str, tags: tuple[str, ...], priority: int) -> int:
+        work = (await self._fetch(SQL.stray_work, route, WORK_AT_ONCE))[:WORK_AT_ONCE]
+        homes = {type_: Route(queue, tags, priority, type_) for _, type_ in work}
+        numbers = await self._learn_routes(list(homes.values()))
+
+        async def move(connection: Any) -> list[Any]:
+            wanted = list(set(numbers.values()))
+            if len(await connection.fetch(SQL.share_routes, wanted)) < len(wanted):
+                return []  # somebody retires one just now: the next sweep finds all of it again
+            places = [numbers[homes[type_]] for _, type_ in work]
+            return await connection.fetch(SQL.move_work, [row[0] for row in work], places, route)  # type: ignore[no-any-return]
+
+        moved = await self._transact(move) if work else []
+        self._memory.floors.free([(row[0], row[1]) for row in moved])
+        return len(moved)
 
     async def _retire_routes(self, after: int, idle: timedelta) -> tuple[list[int], int]:
         async def work(connection: Any) -> tuple[list[int], int]:

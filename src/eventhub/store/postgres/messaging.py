@@ -234,7 +234,8 @@ class PostgresMessaging(PostgresRoutes):
             if len(routes) < len(wanted):
                 return 0, [], wanted
             if events:
-                (answer,) = await publish_calls(connection, [events], routes, now, relearn=self._relearn_routes)
+                routes = await self._share_routes(connection, routes)
+                (answer,) = await publish_calls(connection, [events], routes, now, shared=True)
                 if isinstance(answer, Exception):
                     raise answer
             await connection.execute(SQL.mark_announced, [letter.letter_id for letter in letters])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from operator import attrgetter
 from typing import Any, Final
@@ -19,7 +19,6 @@ from eventhub.store.values import NewEvent, Published, Route, lane_id
 
 __all__ = [
     "SQL",
-    "Relearn",
     "RouteRetired",
     "column",
     "is_plain",
@@ -33,7 +32,6 @@ __all__ = [
 SQL = load_queries("eventhub.store.postgres")
 TURNS: Final = 2
 """Of the loop, until a statement is on its way: one to begin it, one to send it."""
-Relearn = Callable[[Collection[Route]], Awaitable[dict[Route, int]]]
 """Ask anew for the numbers of routes, of which one turned out to be retired."""
 MANY_KEYS: Final = 256
 """A transaction with more keys than this locks all there are: the server has room for some thousand locks only."""
@@ -96,13 +94,12 @@ async def publish_calls(
     routes: dict[Route, int],
     now: datetime | None,
     *,
-    relearn: Relearn | None = None,
+    shared: bool = False,
 ) -> list[Answer[Published]]:
     """Store every call whole, or refuse it whole when one of its keys stands for another event.
 
     Runs inside a transaction. Keys and lanes are locked in order before anything is decided, each in a statement of its
-    own, so that what is decided rests on what others have committed. Whoever cannot start the transaction again gives
-    ``relearn``.
+    own, so that what is decided rests on what others have committed. With ``shared`` the routes are locked already.
     """
     keys_held = broadcast_keys(event for call in calls for event in call)
     if len(keys_held) > MANY_KEYS:
@@ -127,7 +124,7 @@ async def publish_calls(
     new = keys.to_store()
     stored: dict[int, Published] = {}
     if new:
-        rows = await _insert(connection, new, routes, heads, now, relearn=relearn)
+        rows = await _insert(connection, new, routes, heads, now, shared=shared)
         stored = {published.id: published for published in rows}
     unused = lanes.keys() - _lanes(event for _, event in new).keys()
     if unused:
@@ -266,10 +263,9 @@ async def _insert(
     heads: set[int],
     now: datetime | None,
     *,
-    relearn: Relearn | None = None,
+    shared: bool = False,
 ) -> list[Published]:
     events = [event for _, event in numbered]
-    given, heads = heads, set(heads)  # what is placed below is not stored yet
     placed = [
         _READY
         if e.work
@@ -301,12 +297,10 @@ async def _insert(
         column([event.publisher for event in events]),
         column([None if event.handlers is None else event.handlers.names for event in events]),
         column([None if event.handlers is None else event.handlers.owner for event in events]),
-        _each_once(events, routes),
+        [] if shared else _each_once(events, routes),
     )
     if not rows:
-        if relearn is None:
-            raise RouteRetired
-        return await _insert(connection, numbered, await relearn({event.route for event in events}), given, now)
+        raise RouteRetired
     return [Published(row[0], row[1], leased=event.starts_leased) for row, event in zip(rows, events, strict=True)]
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Collection
+from contextlib import suppress
 from typing import Any, Final, TypeVar
 
 from eventhub.errors import StoreBusy
@@ -47,7 +48,8 @@ class PostgresRoutes(Remembering):
         for _ in range(TRIES):
             if len(rows) == len(unknown):
                 break
-            await self._fetch(SQL.intern_route, *named)
+            with suppress(StoreBusy):  # whoever retries dead letters takes these locks in the other order
+                await self._fetch(SQL.intern_route, *named)
             memory.known_at = 0.0
             rows = await self._fetch(SQL.find_route, *named)
         else:
@@ -63,6 +65,17 @@ class PostgresRoutes(Remembering):
         for route in wanted:
             self._memory.routes.pop(route, None)
         return await self._learn_routes(wanted)
+
+    async def _share_routes(self, connection: Any, numbers: dict[Route, int]) -> dict[Route, int]:
+        """For a transaction that cannot be begun again: keep these from being retired, as far as it can see them.
+
+        What it cannot see, because its snapshot is older or somebody retires it just now, is made known anew; should it
+        be retired all the same before the commit, a sweep brings it back.
+        """
+        wanted = list(set(numbers.values()))
+        if len(await connection.fetch(SQL.share_routes, wanted)) == len(wanted):
+            return numbers
+        return await self._relearn_routes(list(numbers))
 
     async def _using_routes(self, wanted: Collection[Route], work: Callable[[dict[Route, int]], Awaitable[R]]) -> R:
         """Do what stores events with the numbers of their routes, again when one of these was retired meanwhile."""

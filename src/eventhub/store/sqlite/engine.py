@@ -19,7 +19,7 @@ from eventhub.store.batching import Answer
 from eventhub.store.claims import Claim, Held, Wanted
 from eventhub.store.columns import routes_in
 from eventhub.store.incarnations import Incarnation, Restored
-from eventhub.store.retirement import ROUTES_AT_ONCE
+from eventhub.store.retirement import ROUTES_AT_ONCE, WORK_AT_ONCE
 from eventhub.store.routes import KnownRoutes
 from eventhub.store.sqlite import incarnations, settling
 from eventhub.store.sqlite.audit import SqliteAudit, audited
@@ -229,6 +229,20 @@ class SqliteStore(
             return Tended()
         return await self._write(lambda connection, at: settling.tend(connection, at, limit), now=now)
 
+    async def _recover_strays(self) -> int:
+        def work(connection: apsw.Connection, at: int) -> tuple[int, int]:
+            rows: list[Any] = connection.execute(SQL.stray_routes, {"limit": ROUTES_AT_ONCE}).fetchall()
+            typed = [number for number, _, _, _, type_ in rows if type_]
+            if typed:
+                connection.execute(SQL.bring_back, {"routes": ids(typed), "now": at})
+            moved = [_move_work(connection, tuple(row), at) for row in rows if not row[4]]
+            return max(moved, default=0), len(rows)
+
+        most, found = await self._write(work)
+        if found:
+            self._announce(None)
+        return most
+
     async def _retire_routes(self, after: int, idle: timedelta) -> tuple[list[int], int]:
         def work(connection: apsw.Connection, at: int) -> tuple[list[int], int]:
             asked = {"after": after, "before": at - idle // _MICROSECOND, "limit": ROUTES_AT_ONCE}
@@ -284,3 +298,19 @@ def _absolute(path: str) -> str:
 def _is_brief(calls: list[Sequence[NewEvent]]) -> bool:
     """Whether it is one event of usual size."""
     return len(calls) == len(calls[0]) == 1 and len(calls[0][0].payload) <= BRIEF_CHARACTERS
+
+
+def _move_work(connection: apsw.Connection, stray: tuple[Any, ...], now: int) -> int:
+    """What is open on a route without a type goes to those of its types."""
+    route, queue, tags, priority, _ = stray
+    work: list[Any] = connection.execute(SQL.stray_work, {"route": route, "limit": WORK_AT_ONCE}).fetchall()
+    by_type: dict[str, list[int]] = {}
+    for number, type_ in work[:WORK_AT_ONCE]:
+        by_type.setdefault(type_, []).append(number)
+    for type_, numbers in by_type.items():
+        named = {"queue": queue, "tags": tags, "priority": priority, "type": type_}
+        connection.execute(SQL.intern_route, {**named, "now": now})
+        ((home,),) = connection.execute(SQL.find_route, named).fetchall()
+        connection.execute(SQL.move_event, {"route": home, "ids": ids(numbers)})
+        connection.execute(SQL.move_work, {"route": home, "ids": ids(numbers)})
+    return len(work[:WORK_AT_ONCE])

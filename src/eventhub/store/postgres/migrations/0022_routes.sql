@@ -10,12 +10,11 @@ $$;
 -- ``changed`` grows with every change, in the order of the commits: whoever knows all changes up to a number asks for those
 -- above it. A route is ``retired`` while nothing of it is open.
 CREATE SEQUENCE eventhub.route_changes;
-ALTER TABLE eventhub.routes
-  DROP CONSTRAINT routes_queue_tags_priority_key,
-  ADD COLUMN type text NOT NULL DEFAULT '',
-  ADD COLUMN retired boolean NOT NULL DEFAULT false,
-  ADD COLUMN changed bigint NOT NULL DEFAULT nextval('eventhub.route_changes'),
-  ADD COLUMN changed_at timestamptz NOT NULL DEFAULT now();
+ALTER TABLE eventhub.routes DROP CONSTRAINT routes_queue_tags_priority_key;
+ALTER TABLE eventhub.routes ADD COLUMN type text NOT NULL DEFAULT '';
+ALTER TABLE eventhub.routes ADD COLUMN retired boolean NOT NULL DEFAULT false;
+ALTER TABLE eventhub.routes ADD COLUMN changed bigint NOT NULL DEFAULT nextval('eventhub.route_changes');
+ALTER TABLE eventhub.routes ADD COLUMN changed_at timestamptz NOT NULL DEFAULT now();
 CREATE UNIQUE INDEX routes_digest ON eventhub.routes (eventhub.route_digest(queue, tags, priority, type));
 CREATE UNIQUE INDEX routes_changed ON eventhub.routes (changed);
 CREATE INDEX routes_active ON eventhub.routes (id) WHERE NOT retired;

@@ -61,6 +61,38 @@ WHERE r.id = ANY ($1::integer[])
                           WHERE d.subscriber IS NULL AND d.lane IS NOT NULL AND d.state <> 2 AND d.state = 4))
 RETURNING r.id;
 
+-- name: share_routes
+-- For a caller's own transaction: nobody retires these before its end. It waits for nobody and keeps no lock on a route that
+-- is being retired, for it may have to wait for whoever makes that known anew.
+SELECT id FROM eventhub.routes WHERE id = ANY ($1::integer[]) AND NOT retired FOR SHARE SKIP LOCKED;
+
+-- name: stray_routes
+-- Routes that are retired although something of them is open: a program of an older version publishes on what it remembers,
+-- and a transaction with an old snapshot cannot see that its route is gone.
+SELECT r.id, r.queue, r.tags, r.priority, r.type FROM eventhub.routes r
+WHERE r.retired AND r.queue <> 'hub'
+  AND ((SELECT 1 FROM eventhub.deliveries d WHERE d.state = 0 AND d.route = r.id ORDER BY d.event_id LIMIT 1) IS NOT NULL
+       OR (SELECT 1 FROM eventhub.deliveries d WHERE d.state IN (2, 3) AND d.subscriber IS NULL AND d.route = r.id
+           ORDER BY d.event_id LIMIT 1) IS NOT NULL)
+ORDER BY r.id LIMIT $1;
+
+-- name: stray_work
+-- What is open on a route without a type, oldest first.
+SELECT w.id, e.type
+FROM ((SELECT d.id, d.event_id FROM eventhub.deliveries d WHERE d.state = 0 AND d.route = $1 ORDER BY d.event_id LIMIT $2)
+      UNION ALL
+      (SELECT d.id, d.event_id FROM eventhub.deliveries d WHERE d.state IN (2, 3) AND d.subscriber IS NULL AND d.route = $1
+       ORDER BY d.event_id LIMIT $2)) w
+JOIN eventhub.events e ON e.id = w.event_id;
+
+-- name: move_work
+-- From one route ($3) to those of its types.
+WITH moved AS (
+  UPDATE eventhub.deliveries d SET route = w.route FROM unnest($1::bigint[], $2::integer[]) AS w(id, route)
+  WHERE d.id = w.id AND d.route = $3 RETURNING d.event_id, d.route),
+told AS (UPDATE eventhub.events e SET route = m.route FROM moved m WHERE e.id = m.event_id)
+SELECT route, event_id FROM moved;
+
 -- name: drop_routes
 -- Routes that have been retired for $1, and that nothing at all names any more.
 DELETE FROM eventhub.routes WHERE id = ANY (ARRAY (

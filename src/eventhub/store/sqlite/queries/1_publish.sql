@@ -36,6 +36,35 @@ UPDATE eventhub_routes SET retired = 1, changed_at = :now WHERE id IN (SELECT va
                  WHERE d.subscriber IS NULL AND d.lane IS NOT NULL AND d.state <> 2 AND d.state = 4)
 RETURNING id;
 
+-- name: stray_routes
+-- Routes that are retired although something of them is open: a program of an older version publishes on what it remembers.
+SELECT r.id, r.queue, r.tags, r.priority, r.type FROM eventhub_routes r
+WHERE r.retired = 1 AND r.queue <> 'hub'
+  AND (EXISTS (SELECT 1 FROM eventhub_deliveries d INDEXED BY eventhub_deliveries_ready WHERE d.state = 0 AND d.route = r.id)
+       OR EXISTS (SELECT 1 FROM eventhub_deliveries d INDEXED BY eventhub_deliveries_held
+                  WHERE d.state IN (2, 3) AND d.subscriber IS NULL AND d.route = r.id))
+ORDER BY r.id LIMIT :limit;
+
+-- name: stray_work
+-- What is open on a route without a type, and of which types it is.
+SELECT w.id, e.type
+FROM (SELECT * FROM (SELECT d.id, d.event_id FROM eventhub_deliveries d INDEXED BY eventhub_deliveries_ready
+                     WHERE d.state = 0 AND d.route = :route ORDER BY d.event_id LIMIT :limit)
+      UNION ALL
+      SELECT * FROM (SELECT d.id, d.event_id FROM eventhub_deliveries d INDEXED BY eventhub_deliveries_held
+                     WHERE d.state IN (2, 3) AND d.subscriber IS NULL AND d.route = :route ORDER BY d.event_id LIMIT :limit)) w
+JOIN eventhub_events e ON e.id = w.event_id;
+
+-- name: move_event
+UPDATE eventhub_events SET route = :route
+WHERE id IN (SELECT d.event_id FROM eventhub_deliveries d WHERE d.id IN (SELECT value FROM carray(:ids)));
+
+-- name: move_work
+UPDATE eventhub_deliveries SET route = :route WHERE id IN (SELECT value FROM carray(:ids));
+
+-- name: bring_back
+UPDATE eventhub_routes SET retired = 0, changed_at = :now WHERE retired = 1 AND id IN (SELECT value FROM carray(:routes));
+
 -- name: drop_routes
 -- Routes that were retired before :before, and that nothing at all names any more.
 DELETE FROM eventhub_routes WHERE id IN (
