@@ -2,6 +2,7 @@
 
 import asyncio
 import io
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -9,11 +10,12 @@ import pytest
 import structlog
 from structlog.testing import capture_logs
 
-from eventhub.bus import BreakerSettings
+from eventhub.bus import BreakerSettings, EventBus
 from eventhub.bus.counters import OTHER, TypeCounters
 from eventhub.clock import ManualClock
 from eventhub.core.retry import RetryPolicy
-from tests.bus.support import NEVER_AGAIN, Recorder, until
+from eventhub.store import open_store
+from tests.bus.support import LIVELY, NEVER_AGAIN, QUICK, Recorder, until
 
 
 async def test_after_max_retries_the_event_is_dead_with_one_error_per_attempt_in_order(bus, dlq) -> None:
@@ -128,6 +130,32 @@ async def test_what_a_handler_has_done_is_remembered_by_the_next_process_too(mak
     await second.start()
     await until(lambda: len(calls) == 3)
     assert calls == ["good", "bad", "bad"]
+
+
+async def test_a_first_claim_asks_for_no_results_in_any_incarnation(store_url, monkeypatch) -> None:
+    async with open_store(store_url):
+        pass
+    closed = open_store(store_url)
+    await closed.begin_incarnation()
+    await closed.close()
+    asked: list[int] = []
+    async with open_store(store_url) as store:
+        handler_results = store.handler_results
+
+        async def ask(ids: Sequence[int]) -> Any:
+            asked.extend(ids)
+            return await handler_results(ids)
+
+        monkeypatch.setattr(store, "handler_results", ask)
+        calls: list[str] = []
+        bus = await EventBus(store, retry=QUICK, tuning=LIVELY, retry_scope="handler").start()
+        bus.subscribe("*", Recorder(name="good", into=calls))
+        bus.subscribe("*", Recorder(failures=1, name="bad", into=calls))
+        later = await bus.publish("a", 1, delay=0.001, wait=False)
+        await until(lambda: len(calls) == 3)
+        assert calls == ["good", "bad", "bad"]
+        assert asked == [later], "for the second claim, not for the first"
+        await bus.destroy()
 
 
 async def test_which_closure_of_a_function_succeeded_is_known_to_its_own_process_only(make_bus) -> None:

@@ -1,5 +1,6 @@
 """Browsers sign in with a key and get a cookie that stands for it: where it counts, how it ends, who may use it."""
 
+import asyncio
 import re
 import time
 from collections.abc import Iterator
@@ -226,4 +227,68 @@ async def test_ended_sessions_are_forgotten_when_they_would_have_ended_by_themse
             assert await sessions.sign_out({b"cookie": value}) is None
             assert len(await store.ended_sessions()) == 1
             clock.advance(LIFE + timedelta(hours=2))
+        await ring.close()
+
+
+async def test_who_asks_while_ended_sessions_are_read_waits_for_them(
+    store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with open_store(store_url) as store:
+        ring = KeyRing(store, b"s" * 32)
+        key, _ = await ring.create("anna", ["read"])
+        before = Sessions(ring, b"s" * 32, store)
+        cookie = {b"cookie": before.begin(key.id, secure=False).partition(b";")[0]}
+        assert await before.sign_out(cookie) is not None
+        reads, ended_sessions = 0, store.ended_sessions
+
+        async def counted() -> set[str]:
+            nonlocal reads
+            reads += 1
+            return await ended_sessions()
+
+        monkeypatch.setattr(store, "ended_sessions", counted)
+        restarted = Sessions(ring, b"s" * 32, store)
+        assert await asyncio.gather(*(restarted.principal(cookie) for _ in range(5))) == [None] * 5
+        assert reads == 1
+        await ring.close()
+
+
+async def test_a_read_that_began_before_a_sign_out_does_not_undo_it(
+    store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 0.0
+    async with open_store(store_url) as store:
+        ring = KeyRing(store, b"s" * 32)
+        key, _ = await ring.create("anna", ["read"])
+        sessions = Sessions(ring, b"s" * 32, store, monotonic=lambda: now)
+        cookie, other = ({b"cookie": sessions.begin(key.id, secure=False).partition(b";")[0]} for _ in range(2))
+        assert await sessions.principal(cookie) is not None
+        ending, end, has_read, go_on = (asyncio.Event() for _ in range(4))
+        end_session, ended_sessions = store.end_session, store.ended_sessions
+
+        async def end_late(*args: Any, **named: Any) -> None:
+            ending.set()
+            await end.wait()
+            await end_session(*args, **named)
+
+        async def answer_late() -> set[str]:
+            found = await ended_sessions()
+            has_read.set()
+            await go_on.wait()
+            return found
+
+        monkeypatch.setattr(store, "end_session", end_late)
+        monkeypatch.setattr(store, "ended_sessions", answer_late)
+        signing_out = asyncio.create_task(sessions.sign_out(cookie))
+        await ending.wait()
+        now += 3
+        asking = asyncio.create_task(sessions.principal(other))
+        await has_read.wait()
+        end.set()
+        await signing_out
+        monkeypatch.setattr(store, "ended_sessions", ended_sessions)
+        assert await sessions.principal(cookie) is None
+        go_on.set()
+        assert await asking is not None
+        assert await sessions.principal(cookie) is None
         await ring.close()

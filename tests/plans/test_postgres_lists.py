@@ -115,6 +115,7 @@ LISTS: dict[str, tuple[str, str, str | None]] = {
 QUESTIONS = {
     # statement: (arguments, the index it must use, how many rows it may read)
     "ready_routes": ("ARRAY[1, 2, 3, 4, 5], 3", "deliveries_ready", 20),
+    "ready_types": ("ARRAY[1, 2, 3, 4, 5]", "deliveries_leased", 80),
     "open_count": ("1000", "deliveries_pkey", 1000),
     "orphans": ("'work', interval '1 hour', 10, NULL", "deliveries_leased", 150),
     "count_orphans": ("'work', interval '1 hour', 10, NULL", "deliveries_leased", 150),

@@ -87,6 +87,7 @@ LISTS: list[Asked] = [
 QUESTIONS: dict[str, tuple[dict[str, Any], int]] = {
     # statement: (arguments, how many instructions it may take)
     "ready_routes": ({"routes": carray(1, 2, 3, 4, 5), "most": 3}, 2_000),
+    "ready_types": ({"routes": carray(1, 2, 3, 4, 5)}, 3_000),
     "ready": ({"queue": "work", "after_id": 0, "limit": 10}, 5_000),
     "claim_routes": ({"routes": carray(1, 2, 3, 4, 5), "limit": 10, "each": 10}, 5_000),
     "open_count": ({"limit": 1000}, 10_000),

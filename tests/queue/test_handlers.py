@@ -408,6 +408,29 @@ async def test_a_type_that_somebody_handles_slowly_is_not_reported(queue, manage
     assert not logged
 
 
+async def test_what_waits_for_a_busy_handler_is_neither_completed_nor_reported(queue, make_queue, clock, logged):
+    manager = EventManager(queue, on_unmatched="complete", unmatched_after=60)
+    manager.register("mine", "a", lambda event: None)
+    waiting = [await queue.publish("slow", payload) for payload in range(3)]
+    busy = make_queue(abandoned_after=3600)
+    held = await busy.poll()
+    for _ in range(4):
+        await manager.run_until_empty()
+        clock.advance(100)
+    await manager.run_until_empty()
+    assert await status(queue, waiting[0]) is Status.PROCESSING
+    assert {await status(queue, event) for event in waiting[1:]} == {Status.PENDING}
+    assert not logged
+    await busy.finalize(held)
+    await manager.run_until_empty()
+    clock.advance(59)
+    await manager.run_until_empty()
+    assert {await status(queue, event) for event in waiting[1:]} == {Status.PENDING}, "counted since the claim ended"
+    clock.advance(1)
+    await manager.run_until_empty()
+    assert {await status(queue, event) for event in waiting} == {Status.COMPLETED}
+
+
 async def test_nobodys_event_may_be_completed_instead_when_it_has_waited(queue, clock):
     manager = EventManager(queue, on_unmatched="complete", unmatched_after=60)
     manager.register("mine", "a", lambda event: None)

@@ -25,13 +25,14 @@ EXTENSIONS_PER_LEASE: Final = 3
 class Flight:
     """One claimed event on its way through its handlers."""
 
-    __slots__ = ("event", "held", "outer", "required", "settling", "task")
+    __slots__ = ("again", "event", "held", "outer", "required", "settling", "task")
 
     def __init__(
         self, claim: Claim, task: asyncio.Task[Any], required: Names | None, outer: HandlerCall | None
     ) -> None:
         self.held = claim.held
         self.event = claim.event
+        self.again = claim.again
         self.required = required
         """The names of the handlers that the event needs; None: whoever wants its type."""
         self.outer = outer

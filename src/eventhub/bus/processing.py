@@ -101,7 +101,7 @@ class Processor:
     async def _run(self, flight: Flight, matched: Matched) -> list[Failure]:
         event, subscriptions = flight.event, matched.subscriptions
         remember = self._rules.only_failed_again and len(subscriptions) > 1
-        if remember and event.fence > 1:  # claimed before; a claim that was given back is not counted as an attempt
+        if remember and flight.again:  # a claim that was given back is not counted as an attempt
             done = await self._done_already(event.id)
             subscriptions = tuple(s for s in subscriptions if self._subscriptions.result_key(s) not in done)
         failures: list[Failure] = []

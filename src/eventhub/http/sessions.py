@@ -9,15 +9,16 @@ their time, when somebody signed out: at once in this process, within two second
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import secrets
 import time
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from eventhub.clock import Clock, SystemClock
-from eventhub.errors import EventHubError
 
 if TYPE_CHECKING:
     from eventhub.keys import KeyRing, Principal
@@ -55,6 +56,8 @@ class Sessions:
         self._monotonic = monotonic
         self._ended: set[str] = set()
         self._read_again_at = float("-inf")
+        self._reading: asyncio.Task[set[str]] | None = None
+        """One read for all who ask meanwhile."""
 
     def begin(self, key_id: str, *, secure: bool) -> bytes:
         """The ``Set-Cookie`` header for whoever has shown this key."""
@@ -69,7 +72,7 @@ class Sessions:
             await self._store.end_session(
                 session, ends=datetime.fromtimestamp(int(ends), UTC), forget_before=self._clock.now() - _MARGIN
             )
-            self._read_again_at = float("-inf")
+            self._read_again_at, self._reading = float("-inf"), None  # a read under way may not know of it
         return principal
 
     def end(self, *, secure: bool) -> bytes:
@@ -86,15 +89,21 @@ class Sessions:
         return await self._keys.named(key_id)
 
     async def _has_ended(self, session: str) -> bool:
-        now = self._monotonic()
-        if now >= self._read_again_at:
-            self._read_again_at = now + REMEMBERED
-            try:
-                self._ended = await self._store.ended_sessions()
-            except EventHubError:
-                self._read_again_at = now
-                raise
-        return session in self._ended
+        """Nobody is let in by what was known before, while it is read anew."""
+        asked_at = self._monotonic()
+        if asked_at < self._read_again_at:
+            return session in self._ended
+        if self._reading is None:
+            self._reading = asyncio.create_task(self._store.ended_sessions(), name="eventhub-ended-sessions")
+            self._reading.add_done_callback(partial(self._learn, asked_at))
+        return session in await asyncio.shield(self._reading)  # others wait for it too
+
+    def _learn(self, asked_at: float, reading: asyncio.Task[set[str]]) -> None:
+        failed = reading.cancelled() or reading.exception() is not None
+        if self._reading is reading:
+            self._reading = None
+            if not failed:
+                self._ended, self._read_again_at = reading.result(), asked_at + REMEMBERED
 
     def _mark(self, *parts: str) -> str:
         return hmac.digest(self._secret, ".".join(parts).encode("utf-8", "replace"), "sha256").hex()

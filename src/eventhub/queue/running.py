@@ -270,7 +270,7 @@ class Run:
 
     async def _recall(self, claims: Sequence[Claim], jobs: Sequence[Job]) -> None:
         """Events that were claimed before may have handlers that are done with them."""
-        again = [job for claim, job in zip(claims, jobs, strict=True) if claim.held.fence > 1]
+        again = [job for claim, job in zip(claims, jobs, strict=True) if claim.again]
         if again:
             ids = [job.event.id for job in again]
             results = await self._patience.insist("recall results", lambda: self._store.handler_results(ids))

@@ -1,7 +1,8 @@
 """Types that nobody handles: found from time to time, reported, and completed if told so.
 
 A manager claims only what it has handlers for, and leaves the rest to others. A type counts as one that nobody handles
-when its oldest event has stood there untouched for long: who handles it would have taken that one first.
+when its oldest event has stood there untouched for long, and none of the type was leased whenever somebody looked: who
+handles it would have taken that one first, or is busy with others of it.
 """
 
 from __future__ import annotations

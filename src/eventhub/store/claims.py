@@ -55,6 +55,12 @@ class Lease(msgspec.Struct, frozen=True):
     ends: datetime
     first_fence: int = FIRST_CLAIM
     """Of a claim that is the first of its delivery."""
+    older: int = 0
+    """Deliveries up to this id are from earlier incarnations, whose claims do not show in the fence."""
+
+    def is_again(self, held: Held) -> bool:
+        """Whether the delivery may have been claimed before."""
+        return held.fence > self.first_fence or held.id <= self.older
 
 
 class Unread(msgspec.Struct, frozen=True, gc=False):
@@ -94,6 +100,8 @@ class Claim(msgspec.Struct, gc=False):
     max_attempts: int | None
     size: int = 0
     """Of the payload's text, about."""
+    again: bool = False
+    """The delivery may have been claimed before, and some of its handlers may be done."""
 
     @property
     def event(self) -> QueuedEvent:

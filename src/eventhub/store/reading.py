@@ -62,7 +62,8 @@ class Reading(ABC):
     async def ready_types(self, queue: str, *, unless: frozenset[str] = frozenset()) -> list[tuple[str, int]]:
         """The types that have something ready in a queue, each with its oldest event, the oldest first.
 
-        Types that any of the patterns in ``unless`` takes are left out, and not looked at.
+        Types that any of the patterns in ``unless`` takes are left out, and not looked at. Left out are also those of
+        which anything is leased: somebody handles them.
         """
 
     @abstractmethod

@@ -116,8 +116,13 @@ def others(routes: Iterable[KnownRoute], patterns: frozenset[str]) -> list[int]:
 
 
 def to_types(rows: Iterable[Sequence[Any]], known: KnownRoutes) -> list[tuple[str, int]]:
-    """The types of (route, event id), each with its oldest event, the oldest first."""
+    """The types of (route, event id), each with its oldest event, the oldest first.
+
+    A row without an event says that something is leased on its route: such types are left out.
+    """
+    found = [(known[number].type, event_id) for number, event_id in rows]
+    leased = {name for name, event_id in found if event_id is None}
     oldest: dict[str, int] = {}
-    for number, event_id in sorted(rows, key=itemgetter(1)):
-        oldest.setdefault(known[number].type, event_id)
+    for name, event_id in sorted((each for each in found if each[0] not in leased), key=itemgetter(1)):
+        oldest.setdefault(name, event_id)
     return list(oldest.items())

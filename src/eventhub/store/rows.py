@@ -11,6 +11,7 @@ from eventhub.core.events import Action, DeadEvent, LogEntry, QueuedEvent, Statu
 from eventhub.core.lifecycle import State, event_status
 from eventhub.core.strict_json import decode, dump, readable
 from eventhub.store.claims import FIRST_CLAIM, Claim, Held, Lease, Unread
+from eventhub.store.incarnations import Incarnation
 from eventhub.store.routes import KnownRoutes
 from eventhub.store.values import ApiKey, Current, NewEvent, Orphan, Published, QueueStats, WorkerSeen
 
@@ -72,6 +73,7 @@ def to_claims(
     now: datetime,
     until: datetime,
     time: Callable[[Any], datetime],
+    incarnation: Incarnation | None = None,
 ) -> list[Claim]:
     """Claimed rows: id, fence, attempts, failures, lane, max_attempts, the event's columns, and its queue if it may be
     another than ``queue``.
@@ -80,12 +82,19 @@ def to_claims(
     and a payload and are claimed for the first time: these are not even read here.
     """
     lease, before = Lease(queue, now, until), FIRST_CLAIM - raised
+    if incarnation is not None:
+        lease = Lease(queue, now, until, incarnation.fence + FIRST_CLAIM, incarnation.began_at)
     return [
         Claim(Held(row[0], FIRST_CLAIM), Unread(row[15], row[6], row[7], time(row[14]), lease), row[5], len(row[7]))
         if row[1] == row[2] == before and row[8:14] == _NOTHING_MORE and row[4] is None and row[16] is None
-        else Claim(Held(row[0], row[1] + raised, row[4]), to_claimed(row, raised, lease, time), row[5], len(row[7]))
+        else _claim(row, raised, lease, time)
         for row in rows
     ]
+
+
+def _claim(row: Sequence[Any], raised: int, lease: Lease, time: Callable[[Any], datetime]) -> Claim:
+    held = Held(row[0], row[1] + raised, row[4])
+    return Claim(held, to_claimed(row, raised, lease, time), row[5], len(row[7]), lease.is_again(held))
 
 
 def to_claimed(row: Sequence[Any], raised: int, lease: Lease, time: Callable[[Any], datetime]) -> QueuedEvent:

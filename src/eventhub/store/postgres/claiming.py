@@ -114,7 +114,8 @@ class PostgresClaiming(PostgresRoutes):
         if not rows:
             return []
         until = rows[0][17]
-        return to_claims(rows, raised=0, queue="", now=until - lease, until=until, time=same)
+        begins, incarnation = until - lease, self._memory.incarnation
+        return to_claims(rows, raised=0, queue="", now=begins, until=until, time=same, incarnation=incarnation)
 
     async def _known_routes(self, *, fresh: bool = True) -> KnownRoutes:
         """The routes: another process may have added one, so an empty claim looks again."""
@@ -262,8 +263,8 @@ class PostgresClaiming(PostgresRoutes):
         specials = {} if more is None else {special[0]: special for special in _specials(more)}
         if "" in texts:
             await self._fill_in(ids, texts, specials, wanted)
-        first = self._memory.incarnation.fence + FIRST_CLAIM
-        lease = Lease(wanted.queue, until - wanted.lease, until, first)
+        first, older = self._memory.incarnation.fence + FIRST_CLAIM, self._memory.incarnation.began_at
+        lease = Lease(wanted.queue, until - wanted.lease, until, first, older)
         columns = zip(ids, _of_each(types), texts, _of_each(times), strict=False)
         claims = [
             Claim(
@@ -271,6 +272,7 @@ class PostgresClaiming(PostgresRoutes):
                 Unread(number, type_, text, created_at, lease),
                 wanted.max_attempts,
                 len(text),
+                number <= older,
             )
             if number not in specials
             else _special(specials[number], type_, text, created_at, lease)
@@ -308,4 +310,5 @@ def _held(number: int, special: list[Any] | None, first: int) -> Held:
 
 def _special(special: list[Any], type_: str, text: str, created_at: datetime, lease: Lease) -> Claim:
     row = (*special[:6], type_, text, *special[6:], created_at, special[0], None)
-    return Claim(Held(special[0], special[1], special[4]), to_claimed(row, 0, lease, same), special[5], len(text))
+    held = Held(special[0], special[1], special[4])
+    return Claim(held, to_claimed(row, 0, lease, same), special[5], len(text), lease.is_again(held))

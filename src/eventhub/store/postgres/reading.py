@@ -76,7 +76,7 @@ class PostgresReading(Remembering):
     async def ready_types(self, queue: str, *, unless: frozenset[str] = frozenset()) -> list[tuple[str, int]]:
         known = await self._known_routes()
         routes = others(known.find(queue, None), unless)
-        return to_types(await self._read(SQL.ready_routes, routes, 1), known) if routes else []
+        return to_types(await self._read(SQL.ready_types, routes), known) if routes else []
 
     async def current(self, ids: Sequence[int]) -> dict[int, Current]:
         return {row[0]: to_current(row, same) for row in await self._read(SQL.standing, list(ids))}

@@ -82,7 +82,7 @@ class SqliteReading(Store):
         known = self._known
         known.learn(await self._read(SQL.new_routes, after=known.last))
         routes = others(known.find(queue, None), unless)
-        return to_types(await self._read(SQL.ready_routes, routes=ids(routes), most=1), known) if routes else []
+        return to_types(await self._read(SQL.ready_types, routes=ids(routes)), known) if routes else []
 
     async def current(self, ids: Sequence[int]) -> dict[int, Current]:
         await self.open()

@@ -143,6 +143,16 @@ SELECT w.route, d.event_id FROM unnest($1::integer[]) AS w(route)
 CROSS JOIN LATERAL (SELECT d.event_id FROM eventhub.deliveries d WHERE d.state = 0 AND d.route = w.route
                     ORDER BY d.event_id LIMIT $2) d;
 
+-- name: ready_types
+-- The oldest that is ready of each route; and the routes of which something is leased, for which as many are looked at as
+-- there are open claims.
+WITH leased AS MATERIALIZED (SELECT d.route FROM eventhub.deliveries d WHERE d.state = 1 ORDER BY d.due)
+SELECT w.route, d.event_id FROM unnest($1::integer[]) AS w(route)
+CROSS JOIN LATERAL (SELECT d.event_id FROM eventhub.deliveries d WHERE d.state = 0 AND d.route = w.route
+                    ORDER BY d.event_id LIMIT 1) d
+UNION ALL
+SELECT DISTINCT h.route, NULL::bigint FROM leased h WHERE h.route = ANY ($1);
+
 -- name: newest_id
 SELECT last_value FROM eventhub.ids;
 

@@ -25,6 +25,16 @@ SELECT r.value, d.event_id FROM carray(:routes) r
 CROSS JOIN eventhub_deliveries d ON d.id IN (SELECT n.id FROM eventhub_deliveries n
                                              WHERE n.state = 0 AND n.route = r.value ORDER BY n.event_id LIMIT :most);
 
+-- name: ready_types
+-- The oldest that is ready of each route; and the routes of which something is leased, for which as many are looked at as
+-- there are open claims.
+SELECT r.value, d.event_id FROM carray(:routes) r
+CROSS JOIN eventhub_deliveries d ON d.id IN (SELECT n.id FROM eventhub_deliveries n
+                                             WHERE n.state = 0 AND n.route = r.value ORDER BY n.event_id LIMIT 1)
+UNION ALL
+SELECT DISTINCT h.route, NULL FROM eventhub_deliveries h INDEXED BY eventhub_deliveries_leased
+WHERE h.state = 1 AND h.route IN (SELECT value FROM carray(:routes));
+
 -- name: claim_ids
 -- Chosen deliveries, those of them that are ready.
 SELECT d.id, d.fence, d.attempts, d.failures, d.lane, d.max_attempts, e.type, e.payload, e.metadata, e.tags, e.title,
