@@ -94,22 +94,32 @@ def _check_server(connection: Any, url: str) -> None:
 async def _migrate_alone(server: Server, connection: Any, migrations: Sequence[Migration]) -> int:
     """All that is missing, while a transaction of a second connection keeps out the others who start now.
 
-    A lock of the session would not survive a pooler. This transaction has no snapshot, so that nobody waits for it.
+    A lock of the session would not survive a pooler. This transaction has no snapshot, for the building of an index
+    waits for everybody who has one.
     """
     guard = await server.connect()
     try:
-        async with guard.transaction():
-            await guard.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
-            # A statement that waits has a snapshot, and the building of an index waits for those.
-            while not await guard.fetchval(GUARD):  # noqa: ASYNC110 - another process will release it
-                await asyncio.sleep(GUARD_SECONDS)
-            version = await _version(connection)
-            for migration in migrations:
-                if version < migration[0]:
-                    version = await _apply(connection, migration, server.url)
+        while not await _take_guard(guard):  # noqa: ASYNC110 - another process will release it
+            await asyncio.sleep(GUARD_SECONDS)
+        version = await _version(connection)
+        for migration in migrations:
+            if version < migration[0]:
+                version = await _apply(connection, migration, server.url)
     finally:
         guard.terminate()
     return version
+
+
+async def _take_guard(guard: Any) -> bool:
+    """Whether the guard is held now, by a transaction that stays open."""
+    transaction = guard.transaction()
+    await transaction.start()
+    if not await guard.fetchval(GUARD):
+        await transaction.rollback()
+        return False
+    # Without arguments this goes by the simple protocol, which ends the statement before, and with it its snapshot.
+    await guard.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
+    return True
 
 
 async def _apply(connection: Any, migration: Migration, url: str) -> int:
