@@ -222,7 +222,8 @@ def _answer(operation: Operation, status: int, answer: Any, left: Iterator[Any])
             schema = {"anyOf": [next(left) for _ in answer]}
         else:
             schema = next(left) if _is_json(operation, answer) else {"type": _plain(answer)}
-        made["content"] = {operation.gives: {"schema": schema}}
+        # Events of a stream are no document: generators take it for text, and checkers for one object an event.
+        made["content"] = {operation.gives: {"schema": {} if operation.streams else schema}}
         if operation.example.answer is not None:
             made["content"][operation.gives]["example"] = operation.example.answer
     if status < HTTPStatus.MULTIPLE_CHOICES and answer is not None:
